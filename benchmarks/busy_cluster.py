@@ -9,13 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import nats
 
+from evenlane import Message  # noqa: TC001 - the annotation of a handler is evaluated
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.options import NatsOptions
@@ -23,9 +25,20 @@ from evenlane.engine.store.jetstream.store import JetStreamStore
 from evenlane.quota.topics.topic import Accepted, complete, parse_spec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
-BODY = b"x" * 100
+
+class Payload(msgspec.Struct):
+    """The body of each message: 100 bytes of JSON."""
+
+    id: int
+    customer: str
+    amount: float
+    items: list[str]
+
+
+BODY = msgspec.json.encode(Payload(1_234_567, "customer-0042", 1234.567, ["a-first-item", "a-second-item"]))
+assert len(BODY) == 100
 WINDOW = 2_000  # messages that are published at once
 TIMEOUT_S = 300
 
@@ -101,7 +114,9 @@ class BusyCluster:
             group, priority = n // 3 % self.groups, self.config.priorities[n % 3]
             yield lane_subject(env, group % self.config.partitions, "busy", group, priority), n
 
-    async def start_node(self, store: JetStreamStore, env: str, handle, owned: Sequence[int] | None = None) -> Node:
+    async def start_node(
+        self, store: JetStreamStore, env: str, routes: RouteTable, owned: Sequence[int] | None = None
+    ) -> Node:
         """Start a node that owns the partitions `owned`, by default all."""
 
         def topic_of(project: str):
@@ -109,7 +124,7 @@ class BusyCluster:
             return accepted.topic if accepted else None
 
         limits = MemoryBudget(payload_bytes=256 << 20, index=1 << 20)
-        node = Node(store, self.config, Handler.of(handle), topic_of, env=env, limits=limits)
+        node = Node(store, self.config, routes, topic_of, env=env, limits=limits)
         await node.start()
         await node.take_over(range(self.config.partitions) if owned is None else owned, 1)
         return node
@@ -117,12 +132,20 @@ class BusyCluster:
 
 class TimedNode:
     """A node whose feeds are closed until it is timed, so that only its own work is timed. A handler computes for
-    `handle_us`.
+    `handle_us`. `routes_of` makes the routes of the handler.
     """
 
     def __init__(
-        self, cluster: BusyCluster, store: JetStreamStore, env: str, count: int, *, handle_us: float = 0.0
+        self,
+        cluster: BusyCluster,
+        store: JetStreamStore,
+        env: str,
+        count: int,
+        *,
+        handle_us: float = 0.0,
+        routes_of: Callable[[TimedNode], RouteTable] | None = None,
     ) -> None:
+        self._routes_of = routes_of or (lambda node: RouteTable.of(node.handle))
         self._cluster, self._store, self._env, self._count = cluster, store, env, count
         self._handle_s = handle_us / 1e6
         self._done, self._seen = asyncio.Event(), 0
@@ -131,8 +154,8 @@ class TimedNode:
         """Start it, wait until it has `backlog` messages in each partition and has handled `handled` messages, and
         close its feeds.
         """
-        handle = self._handle_busily if self._handle_s else self._handle
-        self.node = await self._cluster.start_node(self._store, self._env, handle, owned)
+        routes = RouteTable.of(self._handle_busily) if self._handle_s else self._routes_of(self)
+        self.node = await self._cluster.start_node(self._store, self._env, routes, owned)
         self._partitions = list(self.node.partitions.values())
         while self.node.backlog < backlog * len(self._partitions) or self._seen < handled:
             await asyncio.sleep(0.05)
@@ -149,7 +172,12 @@ class TimedNode:
         await asyncio.wait_for(self._done.wait(), TIMEOUT_S)
         return time.perf_counter() - start, time.process_time() - processor
 
-    async def _handle(self, _message) -> None:
+    async def handle(self, _message) -> None:
+        self._seen += 1
+        if self._seen == self._count:
+            self._done.set()
+
+    async def handle_typed(self, _message: Message[Payload]) -> None:
         self._seen += 1
         if self._seen == self._count:
             self._done.set()
@@ -158,4 +186,4 @@ class TimedNode:
         end = time.thread_time() + self._handle_s
         while time.thread_time() < end:
             pass
-        await self._handle(message)
+        await self.handle(message)

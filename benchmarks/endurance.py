@@ -21,6 +21,7 @@ import uvloop
 from benchmarks.busy_cluster import BusyCluster, running_server
 from evenlane.engine.base.build import describe_build
 from evenlane.engine.base.garbage_collector import tune_gc
+from evenlane.engine.node.handlers.routes import RouteTable
 
 MOST = 1.05
 
@@ -34,7 +35,7 @@ async def measure(options: argparse.Namespace, url: str) -> list[float]:
         nonlocal handled
         handled += 1
 
-    node = await cluster.start_node(store, "endurance", handle)
+    node = await cluster.start_node(store, "endurance", RouteTable.of(handle))
     for part in range(1, options.messages // options.part + 1):
         subjects = cluster.busy_subjects("endurance", options.part)
         await cluster.publish(store, ((subject, part * options.part + n) for subject, n in subjects))

@@ -31,7 +31,7 @@ from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store import byte_lag
@@ -117,7 +117,7 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
     specs = dict.fromkeys(PLACES, b'{"qps": 100000}')
     specs["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
     topics = {name: complete(parse_spec(spec), CLUSTER_CONFIG) for name, spec in specs.items()}
-    node = Node(store, CLUSTER_CONFIG, Handler.of(waits.handle), topics.get, env=env)
+    node = Node(store, CLUSTER_CONFIG, RouteTable.of(waits.handle), topics.get, env=env)
     await node.start()
     await node.take_over(range(PARTITIONS), 1)
     found: dict[str, float] = {}

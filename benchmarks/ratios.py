@@ -28,6 +28,8 @@ RATIOS = {
     "node / bare": ("node", "bare"),
     "CPU a message, node / bare": ("node us of CPU a message", "bare us of CPU a message"),
     "node / fetch": ("node", "fetch"),
+    "routed / node": ("routed", "node"),
+    "typed / node": ("typed", "node"),
     "pinned / node": ("pinned", "node"),
     "puts / publish": ("puts", "publish"),
     NOISE: ("again", "bare"),
@@ -62,6 +64,8 @@ BARS = (
     Bar("CPU a message, node / bare", 0.8 if is_compiled() else 1.2, at_least=False),
     Bar("decision", 1.2 if is_compiled() else 2.5, at_least=False),
     Bar("node / fetch", 2, at_least=True),
+    Bar("routed / node", 0.97, at_least=True),
+    Bar("typed / node", 0.9, at_least=True),
     Bar("pinned / node", 0.5, at_least=True),
     *([Bar("puts / publish", 1.3, at_least=True)] if is_compiled() else []),
 )

@@ -36,7 +36,7 @@ from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.options import NatsOptions
@@ -148,7 +148,7 @@ class Bench:
 
     async def _node(self, store: JetStreamStore, figures: Figures, epoch: int, *, then: int) -> float:
         """Take all partitions over, and wait until all backlogs have arrived and each queue was handled."""
-        node = Node(store, self.cluster_config, Handler.of(figures.handle), self.topics.of, env=ENV)
+        node = Node(store, self.cluster_config, RouteTable.of(figures.handle), self.topics.of, env=ENV)
         await node.start()
         figures.start = time.perf_counter()
         await node.take_over(range(self.options.partitions), epoch)

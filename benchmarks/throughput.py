@@ -9,6 +9,8 @@ bare    nats-py: one durable pull consumer, callback, `ack()` for each message
 again   `bare` once more, after `node`: the noise of identical code on this machine
 fetch   nats-py: `fetch(500)` and `ack()`
 node    this engine: feed, index, schedule, handle, settle
+routed  `node` with an application of eleven handlers, each for a pattern of projects
+typed   `node` with an application whose handler takes bodies as a msgspec Struct
 pinned  `node` with N messages of a paused tenant at the head of every partition: no watermark can move
 puts    `put_many` of one Producer, and `publish`: nats-py, a pipelined loop that only counts acknowledgements
           `single puts`: `put`, one after another
@@ -37,9 +39,12 @@ from benchmarks.busy_cluster import BODY, BusyCluster, TimedNode, running_server
 from benchmarks.documented_ways import HANDLING, PUTTING, Stream, rate_of
 from benchmarks.nats_py_loops import fetch_and_ack, publish_and_count, pull_and_ack
 from benchmarks.result import Result
+from evenlane import Evenlane
 from evenlane.engine.base.garbage_collector import tune_gc
 from evenlane.engine.base.names import lane_subject
 from evenlane.engine.core.scheduler.fair import FairScheduler
+from evenlane.engine.node.handlers.application import application_of
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.producer.producer import WINDOW_MESSAGES, Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.proof.scenarios.scale.decisions import SLOTS, Crowd
@@ -63,6 +68,7 @@ class Bench:
     async def run(self) -> None:
         arms: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             ("bare", lambda: self.bare("bare")), ("node", lambda: self.node("node", 0)),
+            ("routed", lambda: self.node("routed", 0, routed)), ("typed", lambda: self.node("typed", 0, typed)),
             ("again", lambda: self.bare("again")), ("fetch", self.fetch),
             ("pinned", lambda: self.node("pinned", self.options.pinned)), ("puts", self.puts),
             ("decision", self.decision), ("documented", self.documented),
@@ -122,7 +128,7 @@ class Bench:
 
     # ---- the engine
 
-    async def node(self, figure: str, pinned: int) -> None:
+    async def node(self, figure: str, pinned: int, routes_of: Callable[[TimedNode], RouteTable] | None = None) -> None:
         """Measure a node. Feeds are closed while the messages are put, so that only the engine's work is timed."""
         count, cluster = self.options.messages, self.cluster
         async with self._prepared_store() as (store, env):
@@ -131,7 +137,7 @@ class Bench:
                 await cluster.publish(
                     store, ((s, ((p + 1) << 32) + n) for p, s in enumerate(heads) for n in range(pinned))
                 )
-            timed = TimedNode(cluster, store, env, count)
+            timed = TimedNode(cluster, store, env, count, routes_of=routes_of)
             await timed.start(backlog=pinned)
             await cluster.publish(store, cluster.busy_subjects(env, count))
             gc.collect()
@@ -166,7 +172,7 @@ class Bench:
             """Receive nothing."""
 
         async with self._prepared_store() as (store, env):
-            node = await self.cluster.start_node(store, env, handle)
+            node = await self.cluster.start_node(store, env, RouteTable.of(handle))
             await asyncio.sleep(3)
             processor, server, start = time.process_time(), sum(self.server.cpu_times()[:2]), time.perf_counter()
             await asyncio.sleep(self.options.idle)
@@ -174,6 +180,22 @@ class Bench:
             self.note("idle node % of a core", 100 * (time.process_time() - processor) / took)
             self.note("idle server % of a core", 100 * (sum(self.server.cpu_times()[:2]) - server) / took)
             await node.stop(5)
+
+
+def routed(node: TimedNode) -> RouteTable:
+    """An application in which the tenant's handler is one of eleven."""
+    app = Evenlane()
+    for number in range(10):
+        app.handler(f"other-{number}-*")(node.handle)
+    app.handler("bus*")(node.handle)
+    return application_of(app).routes
+
+
+def typed(node: TimedNode) -> RouteTable:
+    """An application whose handler gets each body decoded."""
+    app = Evenlane()
+    app.handler("bus*")(node.handle_typed)
+    return application_of(app).routes
 
 
 async def measure(options: argparse.Namespace) -> Result:

@@ -10,6 +10,7 @@ from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.stats.latency import LatencyStats
+from evenlane.engine.node.dispatch.batch_collector import BatchCollector
 from evenlane.engine.node.dispatch.dispatcher import Dispatcher
 from evenlane.engine.node.dispatch.work_source import WorkSource
 from evenlane.engine.node.eligibility.eligibility import Eligibility
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.handlers.handler import Handler
+    from evenlane.engine.node.handlers.routes import RouteTable
     from evenlane.quota.topics.topic import Topic
 
 
@@ -67,9 +69,9 @@ class NodeParts(NodeEvents, ABC):
     """Builds the parts of a node from the bottom up, in six steps: each part gets the parts below it. Events flow
     upwards through `NodeEvents`, which `Node` implements.
 
-    `topic_of` returns the topic of a project, None if there is none; `draining_of` its groups that are being drained.
-    `push` handles messages of topics with HTTP push, `fallback` messages that would otherwise be dead-lettered. Times
-    are in seconds unless a name says ns.
+    `routes` has the handlers. `topic_of` returns the topic of a project, None if there is none; `draining_of` its
+    groups that are being drained. `push` handles messages of topics with HTTP push, `fallback` messages that would
+    otherwise be dead-lettered. Times are in seconds unless a name says ns.
 
     `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
     over a partition, `on_unreadable(partition, reason)` when a settle log can't be read.
@@ -79,7 +81,7 @@ class NodeParts(NodeEvents, ABC):
         self,
         store: Store,
         cluster_config: ClusterConfig,
-        handler: Handler,
+        routes: RouteTable,
         topic_of: Callable[[str], Topic | None],
         *,
         draining_of: Callable[[str], Sequence[int]] = lambda _: (),
@@ -111,24 +113,28 @@ class NodeParts(NodeEvents, ABC):
         self.clock = StoreClock(store, self.times)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
         self._failure_log = FailureLog()
-        self._build_handlers(handler, push)
-        self._build_queues(topic_of, draining_of)
+        self._build_handlers(push)
+        self._build_queues(routes, topic_of, draining_of)
         self._build_eligibility()
         self._build_settle(fallback, settle_interval, purge_interval)
         self._build_partitions()
         self._build_dispatcher()
 
-    def _build_handlers(self, handler: Handler, push: Callable[[Message], Awaitable[None]] | None) -> None:
+    def _build_handlers(self, push: Callable[[Message], Awaitable[None]] | None) -> None:
         self.gate = InFlightGate(self.store, self.env, self.signal, self)
         self.workers = Workers(self._concurrency)
-        self._calls = HandlerInvoker(handler, push, self._concurrency, self.trusted)
+        self._calls = HandlerInvoker(push, self._concurrency, self.trusted)
 
     def _build_queues(
-        self, topic_of: Callable[[str], Topic | None], draining_of: Callable[[str], Sequence[int]]
+        self,
+        routes: RouteTable,
+        topic_of: Callable[[str], Topic | None],
+        draining_of: Callable[[str], Sequence[int]],
     ) -> None:
+        self._has_batches = routes.has_batches
         self.lanes = OwnedLanes()
         self.queues = QueueRegistry(
-            self.cluster_config, self.limits, self.scheduler, topic_of, draining_of,
+            self.cluster_config, self.limits, self.scheduler, routes.find, topic_of, draining_of,
             self._owned_numbers, self.signal.notify, self._tuning,
         )  # fmt: skip
         self.ready = ReadyQueues(
@@ -180,13 +186,16 @@ class NodeParts(NodeEvents, ABC):
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 
     def _build_dispatcher(self) -> None:
+        collector = BatchCollector(self.ready)
+        self.queues.on_gone.append(collector.discard)
         self.dispatcher = Dispatcher(
             self.env, self.id, self.limits, self.counters, self.scheduler, self.ready, self.eligibility,
             self.settlement, self.failures, self._failure_log, self.settler, self.trusted, self.clock, self.signal,
+            collector,
         )  # fmt: skip
         source = WorkSource(
             self.dispatcher, self.gate, self.workers, self._calls, self.scheduler, self._completion, self.trusted,
-            self.signal,
+            self.signal, is_batched=self._has_batches,
         )  # fmt: skip
         reporter = AttemptReporter(self._completion, self.gate, self.scheduler, self.times)
         self.pool = WorkerPool(

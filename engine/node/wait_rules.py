@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.node.queues.registry import NO_HANDLER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +39,7 @@ class WaitRules:
             lambda queue, _: "paused" if queue.rules.asleep else None,
             lambda _, now: trust.wait_reason(now),
             lambda queue, _: lanes.wait_reason(queue),
+            lambda queue, _: NO_HANDLER if queue.unhandled and not (queue.ready or queue.behind) else None,
             lambda queue, _: "ordered" if queue.is_behind_key else None,
             scheduler.wait_reason,
         )

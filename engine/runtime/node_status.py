@@ -22,8 +22,8 @@ _STORE_AWAY_NS = 5 * _SECOND  # after this time without NATS, the node's partiti
 
 
 class NodeStatus:
-    """The record of a node in one session. `leaving` is set when the node is asked to end; `http` is the address it
-    serves, if any.
+    """The record of a node in one session. `leaving` is set when the node is asked to end; `handlers` are its routes as
+    text, `http` is the address it serves, if any.
 
     The record is built in the node's event loop every 0.5 s after `start`, and read by the thread that keeps the lease.
     A blocked node therefore writes its state as of the last time its loop ran, except for its troubles and `leaving`.
@@ -36,6 +36,7 @@ class NodeStatus:
         records: RecordReader,
         troubles: Troubles,
         leaving: asyncio.Event,
+        handlers: str,
         http: str | None = None,
     ) -> None:
         self._node, self._process_stats, self._records, self._leaving, self._http = (
@@ -45,7 +46,7 @@ class NodeStatus:
             leaving,
             http,
         )
-        self._troubles = troubles
+        self._troubles, self._handlers = troubles, handlers
         self._store_away_since: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._made = self._make()
@@ -69,7 +70,7 @@ class NodeStatus:
             host=stats.host, pid=stats.pid, version=stats.version, http=self._http, cpu=round(stats.cpu(), 3),
             projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
-            passed_over=self._records.skipped,
+            passed_over=self._records.skipped, handlers=self._handlers,
         )  # fmt: skip
 
     def _has_store(self) -> bool:

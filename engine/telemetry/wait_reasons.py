@@ -117,4 +117,6 @@ _SENTENCES = {
     "no_owner": "no node may hand it out: its partition has no owner, or is being taken over, or the owner's lease is"
     " in doubt; its backlog may not be known",
     "handlers_busy": "all handlers of the node are busy",
+    "no_handler": "the node that owns it has no handler for its project or kind: `evenlane plan` shows what each node"
+    " handles",
 }

@@ -25,7 +25,8 @@ class RecordError(ValueError):
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes/<id>`, under the node's lease. `cpu` is a fraction of one core (1.0: all of it), `at` unix seconds;
     `passed_over` is the number of invalid values that the node has found in etcd. `troubles` are clauses by kind about
-    what keeps the node from its work; each follows the node's name ("is ...", "has ...").
+    what keeps the node from its work; each follows the node's name ("is ...", "has ..."). `handlers` are its routes as
+    text of bounded length, empty in a record of an older release.
 
     A node without `store` (it has no connection to NATS), or one that is `leaving`, gets no partitions.
     """
@@ -42,6 +43,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool = False
     passed_over: int = 0
     troubles: dict[str, str] = {}
+    handlers: str = ""
 
     @property
     def is_fit(self) -> bool:

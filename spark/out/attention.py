@@ -29,6 +29,7 @@ _HELPS = {
     "ordered": "It waits mostly for earlier messages of the same key.",
     "endpoint": "It waits mostly because its endpoint, or its handler, asks for pauses: look there.",
     "paused": "It waits because the topic is paused: `{resume}` lets it go on.",
+    "no_handler": "It waits mostly because no handler takes it: look at the application's routes.",
     "no_owner": "It waits mostly because no node owns its partitions: look at the nodes.",
 }  # fmt: skip
 

@@ -33,6 +33,7 @@ _WORDS = {
     "ordered": "for earlier messages of the same key",
     "endpoint": "as the endpoint, or the handler, asked for pauses",
     "paused": "as the topic is paused",
+    "no_handler": "as no handler takes its messages",
     "no_owner": "as no node owns its partitions",
 }
 

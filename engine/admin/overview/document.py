@@ -11,6 +11,7 @@ from evenlane.engine.admin.overview.rows import MOST
 from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.base.troubles import sentences
+from evenlane.ring.membership.handlers import explain_differences
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -150,6 +151,8 @@ def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: Mer
         what = "its figures are" if len(silent) == 1 else "their figures are"
         yield f"{_name_nodes(silent)} did not answer: {what} missing"
     yield from sentences({node: record.troubles for node, record in cluster.nodes.items()})
+    if differences := explain_differences(cluster.nodes):
+        yield differences
     if unowned := _list_unowned(cluster):
         yield f"{len(unowned)} of {cluster.partitions} partitions have no owner: their backlog isn't known"
     for answer in sorted(answers, key=lambda answer: answer.node):

@@ -11,6 +11,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.quota.topics.topic import TopicError, decode_accepted
+from evenlane.ring.membership.handlers import explain_differences
 from evenlane.ring.membership.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
 from evenlane.ring.placement.load import Demand, partition_loads, queues_of
 
@@ -68,7 +69,7 @@ def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -
         "env": env, "generation": generation, "leader": leader.id if leader else None,
         "partitions": cluster_config.partitions, "nodes": rows,
         "unowned": [partition for partition in range(cluster_config.partitions) if partition not in owners],
-        "corrupt": len(seen.problems),
+        "corrupt": len(seen.problems), "handlers_differ": explain_differences(nodes),
     }  # fmt: skip
     return PlanView(document, seen.problems)
 
@@ -97,7 +98,7 @@ class _ClusterState(NamedTuple):
             "qps": round(sum(self.loads[partition] for partition in planned), 6),
             "queues": sum(self.queues[partition] for partition in planned), "done_generation": done,
             "host": node.host, "cpu": node.cpu, "projects": node.projects, "in_flight": node.in_flight,
-            "leaving": node.leaving, "passed_over": node.passed_over,
+            "leaving": node.leaving, "passed_over": node.passed_over, "handlers": node.handlers,
         }  # fmt: skip
 
 

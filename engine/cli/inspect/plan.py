@@ -64,6 +64,8 @@ def show(given: CommonOptions, *, as_json: Json = False) -> None:
         from evenlane.engine.admin.plan.simulate import explain_too_few
 
         _warn([explain_too_few(document["partitions"], len(document["nodes"]))])
+    if document["handlers_differ"]:
+        _warn([document["handlers_differ"]])
     if as_json:
         print_json(document)
     else:
@@ -134,6 +136,8 @@ def _print_plan(document: dict[str, Any]) -> None:
     if nodes:
         header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
         print_table(header, map(_row, nodes))
+        for handlers in sorted({node["handlers"] for node in nodes} - {""}):
+            print(f"handlers: {handlers}")  # noqa: T201
     else:
         print(f"no node is running: `evenlane run --handler MODULE:FUNCTION --env {env}` starts one")  # noqa: T201
     unowned = document["unowned"]

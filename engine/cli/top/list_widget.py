@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cli.top.view_state import TenantLine
 
-_STUCK = {"paused", "no_owner", "endpoint"}  # reasons that don't pass by themselves
+_STUCK = {"paused", "no_owner", "no_handler", "endpoint"}  # reasons that don't pass by themselves
 _CHOSEN = Style(reverse=True)
 
 

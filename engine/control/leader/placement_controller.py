@@ -11,6 +11,7 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
+from evenlane.engine.control.leader.handler_differences import HandlerDifferences
 from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKey
 from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
@@ -70,6 +71,7 @@ class PlacementController:
         self._changes = 0  # number of topic changes
         self._loads_of = -1  # value of `_changes` that `_loads` reflects
         self._too_many = False
+        self._differences = HandlerDifferences()
         self._wake = asyncio.Event()
         self._sent: dict[str, bytes | None] = {}  # value last written under each plan key
         self._sent_at: dict[str, int] = {}  # revision of that write
@@ -102,6 +104,8 @@ class PlacementController:
             async for update in items:
                 now = now_ns()
                 found = {name: self._read_node(item) for name, item in update.changed.items()}
+                read = {name: record for name, record in found.items() if record is not None}
+                self._differences.update(read, update.gone, whole=update.whole)
                 gone = {*update.gone, *(name for name, item in update.changed.items() if not item.lease)}
                 if update.whole:
                     self._leader.keep_only(update.changed.keys() - gone, now)

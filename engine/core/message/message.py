@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.lane.attempts import SUSPECT, attempts
@@ -29,8 +31,12 @@ class _Done:
 _DONE = _Done()
 
 
-class Message:
+T = TypeVar("T", default=Any)
+
+
+class Message(Generic[T]):
     """One attempt at one message. `body` is its payload in bytes, `node` the id of the node that handles it.
+    `Message[Order]` is a message whose body is decoded as an `Order` before its handler starts.
 
     What isn't a plain field is worked out when it is asked for.
     """
@@ -42,9 +48,13 @@ class Message:
         "_mark",
         "_queue",
         "alive_at",
+        "app_state",
         "body",
         "chosen",
+        "decoded",
+        "failure",
         "generation",
+        "is_batched",
         "node",
         "ran_to",
         "recorded",
@@ -63,6 +73,33 @@ class Message:
         self.alive_at = now  # last sign of life, monotonic ns
         self.timed_out = False
         self.recorded = False  # its handler starts once an in-flight record names it
+
+    # Set for few messages, and unset for all others:
+    app_state: object  # what the application's lifespan has yielded
+    decoded: Any  # the body, if its handler asks for a type
+    failure: BaseException  # of this message alone, in a batch that has returned
+    is_batched: bool  # its handler has several messages
+
+    @property
+    def data(self) -> T:
+        """The decoded body, if the handler's annotation names a type (`Message[Order]`); else `body`."""
+        found: Any = getattr(self, "decoded", self.body)
+        return cast("T", found)
+
+    @property
+    def state(self) -> Any:
+        """What the application's lifespan has yielded; None without one."""
+        return getattr(self, "app_state", None)
+
+    def fail(self, error: BaseException) -> None:
+        """In a batch: fail this message alone, as if its handler had raised `error`. The other messages of the batch
+        succeed if the handler returns. A handler of one message just raises; there, this call raises `error`, too.
+        """
+        if not isinstance(error, BaseException):
+            raise TypeError(f"fail() needs an exception, and this is of type {type(error).__name__}")
+        if not getattr(self, "is_batched", False):
+            raise error
+        self.failure = error
 
     @property
     def lane(self) -> Lane:
@@ -194,7 +231,9 @@ H = TypeVar("H")
 
 
 def batch(max: int = 100) -> Callable[[H], H]:  # noqa: A002 - the name in the public surface
-    """Mark a handler that takes a list of up to `max` messages, all of one project; it fails as a whole."""
+    """Mark a handler that takes a list of up to `max` messages, all of one queue. If it raises, all of them have
+    failed; `Message.fail` fails a single one.
+    """
     if max < 1:
         raise ValueError(f"a batch holds at least 1 message, not {max}")
 

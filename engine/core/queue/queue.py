@@ -71,6 +71,7 @@ class Queue:
         "spill_from",
         "spilled",
         "stats",
+        "unhandled",
         "waiting",
     )
 
@@ -93,13 +94,14 @@ class Queue:
         self.refills = 0  # grows when a scan under way that refills the queue becomes stale
         self.mean_size = 0  # bytes per message whose payload was unloaded, moving average
         self.slot: object | None = None  # of the scheduler
+        self.unhandled = 0  # messages that were taken, and wait elsewhere because no handler takes their kind
 
     @property
     def backlog(self) -> int:
         """The number of messages waiting."""
         behind = self.order.waiting if self.order else 0
         reading = len(self.read.sequences) if self.read else 0
-        return len(self.ready) + reading + self.unread + self.spilled + behind
+        return len(self.ready) + reading + self.unread + self.spilled + behind + self.unhandled
 
     @property
     def unread(self) -> int:

@@ -2,5 +2,5 @@
 
 REASONS = (
     "quota", "concurrency", "headroom", "higher_priority", "fairness", "not_due", "ordered", "endpoint", "paused",
-    "no_owner", "handlers_busy",
+    "no_owner", "handlers_busy", "no_handler",
 )  # fmt: skip

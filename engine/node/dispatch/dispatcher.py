@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Grant, Scheduler
+    from evenlane.engine.node.dispatch.batch_collector import BatchCollector
     from evenlane.engine.node.eligibility.eligibility import Eligibility
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
     from evenlane.engine.node.settle.failure_log import FailureLog
@@ -66,12 +67,13 @@ class Dispatcher:
         trust: LeaseTrust,
         clock: StoreClock,
         signal: WorkSignal,
+        collector: BatchCollector,
     ) -> None:
         self._env, self._id, self._limits, self._counters = env, node_id, limits, counters
         self._scheduler, self._ready, self._memory, self._reader = scheduler, ready, ready.memory, ready.reader
         self._eligibility, self._settlement, self._settler = eligibility, settlement, settler
         self._failures, self._failure_log = failures, failure_log
-        self._trust, self._clock, self._signal = trust, clock, signal
+        self._trust, self._clock, self._signal, self._collector = trust, clock, signal, collector
         self._wake_timer = WakeTimer(signal.notify)
         self.stopped = False
         self._unweighed = 0  # messages since the last check of the settler
@@ -81,6 +83,7 @@ class Dispatcher:
     def stop(self) -> None:
         self.stopped = True
         self._wake_timer.cancel()
+        self._collector.stop()
 
     def next_message(self, now: int) -> Message | None:
         """The next message to handle; None if none may start. The lease is checked for each message."""
@@ -98,6 +101,10 @@ class Dispatcher:
             if grant is None:
                 self._wake_timer.set(self._scheduler.wake_at(), now)
                 return None
+            if grant.queue.rules.batch_wait and self._collector.must_wait(grant.queue, now):
+                grant.cancel()
+                self._scheduler.empty(grant.queue, now)
+                continue
             message = self._hand_out(grant, now)
             if message is not None:
                 return message

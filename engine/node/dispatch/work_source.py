@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 class WorkSource:
     """Takes messages from the dispatcher while there are free slots, and passes those that must be recorded through the
-    in-flight gate.
+    in-flight gate. `is_batched`: some handler takes several messages at once.
 
     Invariant: busy workers and units in the gate together never exceed the number of slots, so a unit that leaves the
     gate always finds a slot.
@@ -35,11 +35,13 @@ class WorkSource:
         completion: CompletionHandler,
         trust: LeaseTrust,
         signal: WorkSignal,
+        *,
+        is_batched: bool,
     ) -> None:
         self._dispatcher, self._gate, self._workers, self._calls = dispatcher, gate, workers, calls
         self._scheduler, self._completion, self._trust, self._signal = scheduler, completion, trust, signal
         self._slots = len(workers.all)
-        self._take, self._is_batched = dispatcher.next_message, calls.is_batched
+        self._take, self._is_batched = dispatcher.next_message, is_batched
 
     def next(self, now: int) -> list[Message] | None:
         """Messages that may start together; None if none may. Messages that must be recorded go to the gate

@@ -1,6 +1,6 @@
 """Decides which messages must not start although the scheduler has granted them. These are messages behind their key
-(an earlier message of the key hasn't ended), suspects while another suspect runs, and messages that have killed too
-many processes.
+(an earlier message of the key hasn't ended), messages of a kind without a handler, suspects while another suspect runs,
+and messages that have killed too many processes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.node.eligibility.retries import InPlaceRetries
 from evenlane.engine.node.eligibility.suspects import Suspects, Verdict
+from evenlane.engine.node.eligibility.unhandled import UnhandledMessages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,14 +47,18 @@ class Eligibility:
         self._limits, self._ready, self._dirty, self._store_now = limits, ready, dirty, store_now
         self._suspects = Suspects(gate, ready, self._again)
         self._retries = InPlaceRetries(self._due, withheld)
+        self._unhandled = UnhandledMessages(withheld)
 
     def stop(self) -> None:
         self._retries.stop()
         self._suspects.stop()
 
     def list_resting(self, queue: Queue) -> list[MessageRef]:
-        """The messages of a queue that wait for their next attempt, or for another suspect's end."""
-        return [*self._retries.list_waiting(queue), *self._suspects.list_waiting(queue)]
+        """The messages of a queue that wait for their next attempt, for another suspect's end, or for a handler."""
+        return [
+            *self._retries.list_waiting(queue), *self._suspects.list_waiting(queue),
+            *self._unhandled.list_waiting(queue),
+        ]  # fmt: skip
 
     def iter_retrying(self) -> Iterator[Queue]:
         """The queue of each message that waits for its next attempt."""
@@ -68,6 +73,9 @@ class Eligibility:
         if order is not None and (key := header_values.key(entry[3])) is not None and not order.admit(key, place):
             if not order.wait(key, entry, self._limits):
                 queue.requeue(entry, self._limits)
+            return True
+        if self._unhandled.takes(queue, entry):
+            self._unhandled.add(queue, place, entry[0].generation)
             return True
         if mark and (wait := due(mark) - self._store_now()) > 0:  # it failed under a previous owner
             self._retries.add(now + wait, queue, place, entry[0].generation)
@@ -122,11 +130,14 @@ class Eligibility:
         """Drop messages of lanes that were handed over or replaced."""
         self._retries.discard_stale()
         self._suspects.discard_stale()
+        self._unhandled.discard_stale()
 
     def free(self, queue: Queue, place: MessageRef) -> None:
         """Free the key of an ordered topic's message whose outcome is final: the key's next message may start."""
         order = queue.order
         self._retries.discard(queue, place)
+        if queue.unhandled:
+            self._unhandled.discard(queue, place)
         if order is None:
             return
         was_full = order.full

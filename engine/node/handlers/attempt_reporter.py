@@ -47,8 +47,11 @@ class AttemptReporter:
             # a message that timed out in a thread has left the gate already
             if message.recorded and not (message.timed_out and worker.threaded):
                 self._gate.remove(message)
+            failure: BaseException | None = getattr(message, "failure", None)
             if message.timed_out:
                 self._on_late_end(worker, message, now)
+            elif failure is not None:  # the batch has reported it
+                self._report_one(worker, message, failure)
             else:
                 self.on_success(message, now)
         self._times.note_batch_end(messages, now)
@@ -86,7 +89,7 @@ class AttemptReporter:
     def _report(self, worker: Worker, error: BaseException) -> None:
         now = now_ns()
         for message in worker.messages:
-            self._report_one(worker, message, error)
+            self._report_one(worker, message, getattr(message, "failure", error))
             if message.recorded and not (message.timed_out and worker.threaded):
                 self._gate.remove(message)  # after the report, because a fallback may follow
         if not isinstance(error, Untrusted):  # that is, the handler was started

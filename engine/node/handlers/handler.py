@@ -17,16 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Handler:
-    """A handler. `batch` is the most messages that it takes at once, None if it takes one at a time."""
+    """A handler. `batch` is the most messages that it takes at once, None if it takes one at a time; `batch_wait` is
+    the time (s) for which messages are collected until they are so many. `label` is its name, if not that of `call`.
+    """
 
     call: Callable[[Any], Any]
     is_async: bool
     batch: int | None
+    batch_wait: float = 0.0
+    label: str = ""
 
     @property
     def name(self) -> str:
         """MODULE:FUNCTION."""
-        return f"{getattr(self.call, '__module__', None) or type(self.call).__module__}:{name_of(self.call)}"
+        return (
+            self.label or f"{getattr(self.call, '__module__', None) or type(self.call).__module__}:{name_of(self.call)}"
+        )
 
     @classmethod
     def of(cls, call: Callable[[Any], Any]) -> Handler:
@@ -51,8 +57,8 @@ def name_of(call: Any) -> str:
     return getattr(call, "__qualname__", None) or type(call).__qualname__
 
 
-def load(spec: str, what: str = "handler") -> Callable[[Any], Any]:
-    """Load the handler `module:function`; errors call it `what`.
+def load(spec: str, what: str = "handler") -> Any:
+    """Load the handler `module:function`, or the application `module:app`; errors call it `what`.
 
     The current folder is searched last, so that a user's quota.py can't replace ours. Raises ConfigError, with the
     user's own error in its text.
@@ -78,8 +84,7 @@ def load(spec: str, what: str = "handler") -> Callable[[Any], Any]:
         if not hasattr(found, part):
             raise ConfigError(f"{what} {spec!r}: module {module_name} has no {path!r}{_suggest(module, path)}")
         found = getattr(found, part)
-    call: Callable[[Any], Any] = found
-    return call
+    return found
 
 
 def _format_error(error: BaseException) -> str:

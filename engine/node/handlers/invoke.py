@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.handlers.handler import Handler
+    from evenlane.engine.node.handlers.routes import ProjectHandlers
     from evenlane.engine.node.signals.lease_trust import LeaseTrust
 
 
@@ -26,36 +27,26 @@ class Untrusted(Exception):
 
 
 class HandlerInvoker:
-    """Invokes handlers. `push` takes messages of topics with HTTP push; without it the handler takes them, too. At most
-    `count` threads run at once, and no handler starts while the lease isn't trusted.
+    """Invokes the handlers that a message's queue rules name. `push` takes messages of topics with HTTP push; without
+    it their handlers take them, too. At most `count` threads run at once, and no handler starts while the lease isn't
+    trusted.
     """
 
-    def __init__(
-        self, handler: Handler, push: Callable[[Message], Awaitable[None]] | None, count: int, trust: LeaseTrust
-    ) -> None:
-        self._handler, self._push, self._count, self._trust = handler, push, count, trust
+    def __init__(self, push: Callable[[Message], Awaitable[None]] | None, count: int, trust: LeaseTrust) -> None:
+        self._push, self._count, self._trust = push, count, trust
         self._pool: Threads | None = None
-
-    @property
-    def plain(self) -> Callable[[Any], Awaitable[None]] | None:
-        """The handler, if it is simply awaited with one message; else None."""
-        return self._handler.call if self._handler.is_async and not self._handler.batch else None
 
     def is_pushed(self, message: Message) -> bool:
         return self._push is not None and message.queue.rules.pushed
 
-    @property
-    def is_batched(self) -> bool:
-        """Whether the handler takes several messages at once."""
-        return self._handler.batch is not None
-
     def most(self, message: Message) -> int:
         """The most messages to handle in one call, this one included."""
-        return 1 if self.is_pushed(message) else self._handler.batch or 1
+        return 1 if self.is_pushed(message) else message.queue.rules.handling.batch
 
     def is_threaded(self, message: Message) -> bool:
         """Whether the message is handled in a thread, which can't be cancelled."""
-        return not self._handler.is_async and not self.is_pushed(message)
+        handler = None if self.is_pushed(message) else _handler_of(message)
+        return handler is not None and not handler.is_async
 
     async def run(self, messages: list[Message]) -> None:
         """Handle the messages. Raises the handler's error, or Untrusted."""
@@ -64,11 +55,18 @@ class HandlerInvoker:
         if self._push is not None and messages[0].queue.rules.pushed and len(messages) == 1:
             await self._push(messages[0])
             return  # (a batch that was made before its topic got `push` still goes to the handler)
-        given = list(messages) if self._handler.batch else messages[0]
-        if self._handler.is_async:
-            await self._handler.call(given)
+        handler = _handler_of(messages[0])
+        if handler is None:  # its topic, or the node's rules for it, have changed since it was chosen
+            raise Untrusted
+        given: Any = messages[0]
+        if handler.batch:
+            given = list(messages)
+            for message in messages:
+                message.is_batched = True
+        if handler.is_async:
+            await handler.call(given)
         else:
-            await self.run_in_thread(partial(self._call, self._handler.call, given))
+            await self.run_in_thread(partial(self._call, handler.call, given))
 
     async def run_in_thread(self, call: Callable[[], None]) -> None:
         """Run `call` in a thread. A thread that timed out keeps its slot until it returns."""
@@ -85,6 +83,11 @@ class HandlerInvoker:
         if now_ns() >= self._trust.until:
             raise Untrusted
         plainly(call, given)
+
+
+def _handler_of(message: Message) -> Handler | None:
+    handlers: ProjectHandlers | None = message.queue.rules.handling.handlers
+    return None if handlers is None else handlers.of(message)
 
 
 def plainly(call: Callable[[Any], Any], given: Any) -> None:

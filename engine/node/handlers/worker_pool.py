@@ -123,7 +123,7 @@ class WorkerPool:
         return stuck
 
     async def _work(self, worker: Worker) -> None:  # noqa: C901, PLR0912 - a call costs 1 % of a message
-        calls, plain, workers, source = self._calls, self._calls.plain, self._workers, self._source
+        calls, workers, source = self._calls, self._workers, self._source
         reporter, trust, slice_, signal = self._reporter, self._trust, self._slice, self._signal
         take, waiting, wait = source.next, signal.waiting, slice_.wait
         times, done = self._times, self._scheduler.finish
@@ -145,15 +145,16 @@ class WorkerPool:
                 signal.wake_one()
             first = messages[0]
             worker.messages = messages
-            worker.threaded = plain is None and calls.is_threaded(first)
+            call = first._queue.rules.call  # noqa: SLF001
+            worker.threaded = call is None and calls.is_threaded(first)
             if first.recorded:
                 for message in messages:
                     message.started = message.alive_at = message.ran_to = now
             workers.busy += 1
             try:
                 # The lease is checked once more: the process may have been suspended since `now`.
-                if plain is not None and not first._queue.rules.pushed and now_ns() < trust.until:  # noqa: SLF001
-                    await plain(first)
+                if call is not None and now_ns() < trust.until:
+                    await call(first)
                 else:
                     await calls.run(messages)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
@@ -161,7 +162,7 @@ class WorkerPool:
                 now = now_ns()
             else:
                 now = now_ns()
-                if len(messages) > 1 or first.recorded or first.timed_out:
+                if call is None or first.recorded or first.timed_out:
                     reporter.on_return(worker, messages, now)
                 else:  # (`on_return` for one message, inlined)
                     reporter.on_success(first, now)

@@ -9,7 +9,7 @@ import structlog
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.queue.queue import Queue
-from evenlane.engine.core.queue.queue_rules import QueueRules, rules_of
+from evenlane.engine.core.queue.queue_rules import NO_HANDLING, QueueRules, rules_of
 from evenlane.engine.node.queues.activity import Activity
 from evenlane.engine.node.queues.quota_shares import QuotaShares
 from evenlane.engine.node.tuning import DEFAULT, NodeTuning
@@ -19,20 +19,23 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.queue.entry import MemoryBudget
+    from evenlane.engine.core.queue.queue_rules import Handling
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
 
 _band = attrgetter("band")
+NO_HANDLER = "no_handler"
+"""The reason why messages wait that no handler of this node takes."""
 
 
 class QueueRegistry:
     """The queues of the node's partitions, by partition and by project.
 
-    `topic_of` returns the topic of a project, None if there is none; `draining_of` its groups that are being drained.
-    `mine` are the node's partitions, kept current by their owner; `on_change` is called when other messages may start
-    than before.
+    `handling_of` returns how a project's messages are handled, None if no handler takes them. `topic_of` returns the
+    topic of a project, None if there is none; `draining_of` its groups that are being drained. `mine` are the
+    node's partitions, kept current by their owner; `on_change` is called when other messages may start than before.
 
     Invariants: a project in `_withheld` has no rules in the scheduler. Its value has, per reason, whether the project's
     queues sleep meanwhile, that is, hold no payloads. `_last_rules` has the rules that were last made for each project,
@@ -44,18 +47,15 @@ class QueueRegistry:
         cluster_config: ClusterConfig,
         limits: MemoryBudget,
         scheduler: Scheduler[Queue],
+        handling_of: Callable[[str], Handling | None],
         topic_of: Callable[[str], Topic | None],
         draining_of: Callable[[str], Sequence[int]],
         mine: Collection[int],
         on_change: Callable[[], None],
         tuning: NodeTuning = DEFAULT,
     ) -> None:
-        self._cluster_config, self._limits, self._scheduler, self._topic_of = (
-            cluster_config,
-            limits,
-            scheduler,
-            topic_of,
-        )
+        self._cluster_config, self._limits, self._scheduler = cluster_config, limits, scheduler
+        self._handling_of, self._topic_of = handling_of, topic_of
         self._by_partition: dict[int, dict[tuple[str, int, int], Queue]] = {}
         self._by_project: dict[str, list[Queue]] = {}
         self.on_gone: list[Callable[[Iterable[Queue]], None]] = []
@@ -81,6 +81,8 @@ class QueueRegistry:
                 self.shares.configure(project)
                 if topic is None:
                     _log.warning("messages of a project without a topic wait until it has one", project=project)
+                elif self._has_no_handler(project, topic):
+                    _log.warning("messages of a project wait: this node has no handler for them", project=project)
             self._by_project[project].append(queue)
             queue.apply(self._queue_rules(project, topic), self._limits)
             self.activity.note(queue)
@@ -156,11 +158,20 @@ class QueueRegistry:
 
     def explain_withheld(self, project: str) -> str | None:
         """The reason why the project is withheld; None if it isn't."""
+        if self._has_no_handler(project, self._topic_of(project)):
+            return NO_HANDLER
         reasons = self._withheld.get(project)
         return min(reasons) if reasons else None
 
+    def _has_no_handler(self, project: str, topic: Topic | None) -> bool:
+        """Whether messages of the project wait for a handler: those of a topic with push need none."""
+        return topic is not None and topic.push is None and self._handling_of(project) is None
+
     def _rules_of(self, project: str) -> Topic | None:
-        return None if project in self._withheld else self._topic_of(project)
+        if project in self._withheld:
+            return None
+        topic = self._topic_of(project)
+        return None if self._has_no_handler(project, topic) else topic
 
     def apply_topic(self, project: str, topic: Topic | None) -> None:
         """Apply a topic's rules to the project's queues. The most urgent come first: their payloads are read first."""
@@ -172,8 +183,12 @@ class QueueRegistry:
 
     def _queue_rules(self, project: str, topic: Topic | None) -> QueueRules:
         asleep = project in self._withheld and any(self._withheld[project].values())
+        asleep = asleep or self._has_no_handler(project, topic)
         if (last := self._last_rules.get(project)) is not None and last[0] is topic and last[1] == asleep:
             return last[2]
-        rules = rules_of(topic, self._cluster_config.max_group_qps, self._limits.read_ahead, asleep=asleep)
+        rules = rules_of(
+            topic, self._cluster_config.max_group_qps, self._limits.read_ahead, asleep=asleep,
+            handling=self._handling_of(project) or NO_HANDLING,
+        )  # fmt: skip
         self._last_rules[project] = topic, asleep, rules
         return rules

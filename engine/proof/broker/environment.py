@@ -11,7 +11,7 @@ from nats.js.errors import NotFoundError
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.cancellation import cancellable
 from evenlane.engine.base.names import Kind, LaneId
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
@@ -49,7 +49,7 @@ class Environment:
     ) -> AsyncIterator[Node]:
         """A node that owns all partitions; it is stopped at the end, whatever its backlog is."""
         node = Node(
-            self._store, self._cluster_config, Handler.of(handle), self._topic_of,
+            self._store, self._cluster_config, RouteTable.of(handle), self._topic_of,
             env=self.name, concurrency=slots, limits=limits, scheduler=scheduler, on_stop=on_stop,
             push=push,
         )  # fmt: skip

@@ -10,13 +10,11 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import evenlane
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import FrameType
 
-_OURS = (str(Path(evenlane.__file__).parent) + "/",)
+_OURS = (str(Path(__file__).parents[3]) + "/",)  # the package `evenlane`
 _LIBRARIES = (
     *{sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")},
     "<frozen ",

@@ -11,7 +11,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.errors import BacklogFull
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter
 from evenlane.engine.producer.producer import Producer
@@ -55,7 +55,7 @@ async def node(settings, cluster_config, topic_cache, handle):
         found = topic_cache.get(project)
         return found.topic if found else None
 
-    made = Node(store, cluster_config, Handler.of(handle), topic_of, node_id="node.1")
+    made = Node(store, cluster_config, RouteTable.of(handle), topic_of, node_id="node.1")
     reporter = BacklogReporter(connections.bus(settings, "counts"), settings.env, made, topic_cache)
     await made.start()
     await made.take_over(range(PARTITIONS), 1)

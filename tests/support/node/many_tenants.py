@@ -13,7 +13,7 @@ from evenlane.engine.base.names import LaneId, lane_subject
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.wire.subjects import parse_queue
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority
 from evenlane.engine.runtime.engine import Engine  # noqa: F401 - a node's process has it loaded, too
@@ -38,7 +38,7 @@ async def main(tenants: int) -> None:
     }
     store = MemoryStore(MemoryServer(), "online")
     await store.open()
-    node = Node(store, cluster_config, Handler.of(handle), topics.get, concurrency=tenants)
+    node = Node(store, cluster_config, RouteTable.of(handle), topics.get, concurrency=tenants)
     bands = {name: band for band, name in enumerate(cluster_config.priorities)}
     node.lanes.serve(0, CatchUpPriority(node.ready.on_queue_ready, bands, 0.0))
 

@@ -6,7 +6,7 @@ import time
 from evenlane.engine.base.names import LaneId, stream
 from evenlane.engine.cluster.ownership.handoff import handoff_record
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
 from evenlane.ring.hashing import partition_of
@@ -53,7 +53,12 @@ class Two(World):
             **options,
         }
         node = Node(
-            store, CLUSTER_CONFIG, Handler.of(options.pop("handler", handle)), self.topics.get, node_id=name, **options
+            store,
+            CLUSTER_CONFIG,
+            RouteTable.of(options.pop("handler", handle)),
+            self.topics.get,
+            node_id=name,
+            **options,
         )
         self.nodes.append(node)
         await node.start()

@@ -12,7 +12,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.memory.server import MemoryServer
@@ -92,7 +92,7 @@ class World:
         return next(self._epochs)
 
     async def idle_node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
-        """A node that owns nothing."""
+        """A node that owns nothing. `routes` are those of an application, in place of one handler."""
         store = self.new_store()
         await store.open()
         options = {
@@ -102,7 +102,8 @@ class World:
             "limits": MemoryBudget(),
             **options,
         }
-        node = Node(store, CLUSTER_CONFIG, Handler.of(handler or self.note), self.topics.get, **options)
+        routes = options.pop("routes", None) or RouteTable.of(handler or self.note)
+        node = Node(store, CLUSTER_CONFIG, routes, self.topics.get, **options)
         self.nodes.append(node)
         await node.start()
         return node

@@ -11,6 +11,7 @@ const REASONS = {
   endpoint: ["endpoint", "fault", "Its endpoint, or its handler, asked for a pause."],
   paused: ["paused", "still", "The topic is paused, or there is none, or its retries and dead letters can't be stored."],
   no_owner: ["no owner", "fault", "No node may hand it out: its partition has no owner, or is being taken over."],
+  no_handler: ["no handler", "fault", "No handler of the node takes it: its application names none for the project, or the kind."],
   handlers_busy: ["handlers busy", "busy", "All slots are busy, and the next free one may be its own."],
 };
 

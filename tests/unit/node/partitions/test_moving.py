@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.membership_cluster import MembershipCluster
@@ -40,7 +40,7 @@ class Moving(MembershipCluster):
 
         limits = MemoryBudget(read_ahead=8, index=20)
         node = Node(
-            store, CLUSTER_CONFIG, Handler.of(handle), self.world.topics.get, node_id=name, concurrency=6,
+            store, CLUSTER_CONFIG, RouteTable.of(handle), self.world.topics.get, node_id=name, concurrency=6,
             settle_interval=0.02, limits=limits,on_stop=self.world.reasons.append, on_fenced=self.world.reasons.append,
         )  # fmt: skip
         self.world.nodes.append(node)

@@ -6,7 +6,7 @@ from math import isclose
 import pytest
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.routes import RouteTable
 from evenlane.engine.node.node import Node
 from evenlane.engine.node.queues.quota_share import node_share, share_of
 from evenlane.engine.node.tuning import NodeTuning
@@ -42,7 +42,7 @@ async def bare(world, **tuning):
     node = Node(
         store,
         CLUSTER_CONFIG,
-        Handler.of(world.note),
+        RouteTable.of(world.note),
         world.topics.get,
         concurrency=8,
         settle_interval=0.02,
