@@ -13,6 +13,7 @@ if os.environ.get("EVENLANE_PURE", "") not in {"", "0"}:
 from evenlane.engine._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from evenlane.engine.app.application import Evenlane
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
     from evenlane.engine.core.message.message import Message, batch
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Engine": "evenlane.engine.runtime.engine",
+    "Evenlane": "evenlane.engine.app.application",
     "Message": "evenlane.engine.core.message.message",
     "Pause": "evenlane.engine.core.message.handler_exceptions",
     "Producer": "evenlane.engine.producer",
@@ -52,8 +54,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "BacklogFull", "ConfigError", "Engine", "EvenlaneError", "InvalidName", "Message", "NotAcknowledged", "Pause",
-    "PayloadTooLarge", "Producer", "Put", "Receipt", "Reject", "Retry", "Settings", "UnknownProject", "batch",
+    "BacklogFull", "ConfigError", "Engine", "Evenlane", "EvenlaneError", "InvalidName", "Message", "NotAcknowledged",
+    "Pause", "PayloadTooLarge", "Producer", "Put", "Receipt", "Reject", "Retry", "Settings", "UnknownProject", "batch",
 ]  # fmt: skip
 
 

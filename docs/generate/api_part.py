@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 # The members of each class that users may rely on, in the order of the page. All names of `evenlane` but its errors.
 _MEMBERS: dict[str, tuple[str, ...]] = {
+    "Evenlane": ("handler", "fallback", "middleware"),
     "Producer": ("open", "close", "put", "put_many", "put_each"),
     "Put": (),
     "Receipt": (),
     "Message": (
-        "id", "project", "group", "priority", "key", "headers", "attempt", "put_at", "put_ns", "due_at", "stream",
-        "sequence", "partition", "epoch", "reason", "error", "in_progress",
+        "data", "state", "id", "project", "group", "priority", "key", "headers", "attempt", "put_at", "put_ns",
+        "due_at", "stream", "sequence", "partition", "epoch", "reason", "error", "in_progress", "fail",
     ),
     "Retry": (),
     "Reject": (),
@@ -80,7 +81,7 @@ def _signature(name: str, each: Any) -> str:
     parameters = [one for one in _parameters(each) if one.name not in {"self", "_cls"}]
     arguments = [_argument(one) for one in parameters]
     keyword_only = [one.kind is Parameter.KEYWORD_ONLY for one in parameters]
-    if True in keyword_only:
+    if True in keyword_only and all(one.kind is not Parameter.VAR_POSITIONAL for one in parameters):
         arguments.insert(keyword_only.index(True), "*")
     begin = "async def " if inspect.iscoroutinefunction(each) else "" if inspect.isclass(each) else "def "
     result = "" if inspect.isclass(each) else f" -> {_annotation(inspect.signature(each).return_annotation)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 import structlog
@@ -11,11 +12,13 @@ from structlog.contextvars import bound_contextvars
 from evenlane.engine._version import __version__
 from evenlane.engine.base import log_setup
 from evenlane.engine.base.build import describe_build
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.cluster import connections
-from evenlane.engine.errors import Unreachable
+from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http.lazy_server import LazyHttpServer
-from evenlane.engine.node.handlers.handler import Handler
+from evenlane.engine.node.handlers.application import application_of
+from evenlane.engine.runtime.application_host import ApplicationHost
 from evenlane.engine.runtime.process import ClusterParts, ProcessParts, read_cluster_config
 from evenlane.engine.runtime.session import Session
 from evenlane.engine.runtime.supervision import Unsupervised
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.core.stats.latency import LatencyStats
+    from evenlane.engine.node.handlers.application import ApplicationFactory
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.runtime.supervision import Supervision
@@ -43,8 +47,9 @@ _PAUSE_S = 1.0
 
 
 class Engine:
-    """Runs a handler on the messages of an environment, together with other nodes. Topics with `push` are pushed
-    instead. If `fallback` is given, it handles messages that would otherwise become dead letters.
+    """Runs a handler or an application (`Evenlane`) on the messages of an environment, together with other nodes.
+    Topics with `push` are pushed instead. If `fallback` is given, it handles messages that would otherwise become dead
+    letters; an application has its own.
 
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; omitted arguments come from the
     settings. `on_ready(partitions, generation)` is called each time the node has carried out a plan, and once it has
@@ -58,7 +63,7 @@ class Engine:
 
     def __init__(
         self,
-        handler: Callable[[Any], Any],
+        handler: Callable[[Any], Any] | ApplicationFactory,
         *,
         fallback: Callable[[Any], Any] | None = None,
         settings: Settings | None = None,
@@ -71,14 +76,16 @@ class Engine:
     ) -> None:
         given = {name: value for name, value in flags.items() if value is not None}
         log_setup.to_stderr()
+        application = application_of(handler, fallback)
         self._process = ProcessParts(
-            settings or load(given).settings, Handler.of(handler),
-            Handler.of(fallback) if fallback is not None else None, scheduler,
+            settings or load(given).settings, application.routes, application.fallback, scheduler,
             connect or connections.Connections(), supervision or Unsupervised(),
         )  # fmt: skip
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._moves_shares = shares
         self._stop = asyncio.Event()
+        self._stopped_at: int | None = None  # monotonic ns
+        self._host = ApplicationHost(application, self._process.settings, self._stop)
         self._cluster: ClusterParts | None = None  # set once etcd has answered
         self._session: Session | None = None  # the present or last one
         self.http = LazyHttpServer(self, self._process.coordination)
@@ -120,17 +127,28 @@ class Engine:
 
     def stop(self) -> None:
         """Make `run` drain and return."""
+        if self._stopped_at is None:
+            self._stopped_at = now_ns()
         self._stop.set()
 
     async def run(self) -> bool:
         """Serve until `stop`. Returns True if every started message was completed and settled.
 
         A lost lease ends the session, and the node rejoins. Raises EvenlaneError for a failure after which it can't
-        continue.
+        continue, also of the application's lifespan.
         """
         with bound_contextvars(node=self.id):
             _log.info("node started", version=__version__, build=describe_build())
-            return await self._run_sessions()
+            try:
+                clean = await self._run_sessions() if await self._host.begin() else True
+            except BaseException:
+                with contextlib.suppress(EvenlaneError):  # the first error counts
+                    await self._host.end(self._stopped_at)
+                raise
+            await self._host.end(self._stopped_at)
+            if self._host.failure:
+                raise EvenlaneError(f"node {self.id} stops: {self._host.failure}")
+            return clean
 
     async def _run_sessions(self) -> bool:
         assert self._cluster is not None

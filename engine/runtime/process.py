@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.handlers.handler import Handler
+    from evenlane.engine.node.handlers.routes import RouteTable
     from evenlane.engine.node.node import Node
     from evenlane.engine.runtime.supervision import Supervision
 
@@ -51,14 +52,14 @@ class ProcessParts:
     def __init__(
         self,
         settings: Settings,
-        handler: Handler,
+        routes: RouteTable,
         fallback: Handler | None,
         scheduler: Callable[[int], Scheduler[Queue]] | None,
         connections: Connections,
         supervision: Supervision,
     ) -> None:
         self.settings, self.id = settings, settings.node_id()
-        self.handler, self.fallback, self.scheduler = handler, fallback, scheduler
+        self.routes, self.fallback, self.scheduler = routes, fallback, scheduler
         self.connections, self.supervision = connections, supervision
         load_store(settings)
         self.coordination = connections.etcd(settings)
@@ -76,7 +77,7 @@ class ProcessParts:
         """Watch the event loop. `node()` returns the node of the present session. Raises ConfigError."""
         await self.pusher.check()
         self.loop_lag.open()
-        self.keeper.watch(self.loop_lag, node, self.handler.name, self.troubles)
+        self.keeper.watch(self.loop_lag, node, self.routes.name, self.troubles)
 
     async def close(self) -> None:
         """Close. No effect if never opened."""

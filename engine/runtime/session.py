@@ -125,7 +125,10 @@ class Session:
         )  # fmt: skip
         resources.push_async_callback(self._services.close)
         await self._services.open()
-        report = NodeStatus(node, process.stats, process.records, process.troubles, self._stop, self._http_address)
+        report = NodeStatus(
+            node, process.stats, process.records, process.troubles, self._stop, process.routes.fingerprint,
+            self._http_address,
+        )  # fmt: skip
         lease = process.keeper.lease(
             report.record, self._on_trust, self._on_lost, process.leases.note_current, process.ownership.note_difference
         )
@@ -185,7 +188,7 @@ class Session:
     def _build_node(self, store: OpenStore) -> Node:
         process, cluster, settings = self._process, self._cluster, self._process.settings
         return Node(
-            store, cluster.config, process.handler, cluster.topics.topic, draining_of=cluster.topics.list_draining,
+            store, cluster.config, process.routes, cluster.topics.topic, draining_of=cluster.topics.list_draining,
             env=settings.env, node_id=process.id,
             concurrency=settings.concurrency, settle_interval=settings.settle_interval,
             push=process.pusher.push, fallback=process.fallback,

@@ -1,0 +1,172 @@
+"""The lifespan of an application: what it yields is the state of each message."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from evenlane import ConfigError, Evenlane, EvenlaneError, Put
+from evenlane.engine.errors import ProducerClosed
+from tests.support.app import Running, never
+from tests.support.until import until
+
+
+def application(lifespan, seen=None):
+    app = Evenlane(lifespan=lifespan)
+
+    @app.handler
+    async def handle(message):
+        if seen is not None:
+            seen.append(message.state)
+
+    return app
+
+
+async def test_state_is_what_the_lifespan_yields():
+    steps, seen = [], []
+
+    @asynccontextmanager
+    async def lifespan(app):
+        steps.append("begins")
+        yield {"database": 1}
+        steps.append("ends")
+
+    async with Running(application(lifespan, seen), "acme") as running:
+        await running.put("acme")
+        await running.all_gone()
+        assert ["begins"] == steps
+    assert [{"database": 1}] == seen
+    assert ["begins", "ends"] == steps
+
+
+async def test_generator_without_the_decorator_is_a_lifespan_too():
+    seen = []
+
+    async def lifespan(app):
+        yield "state"
+
+    async with Running(application(lifespan, seen), "acme") as running:
+        await running.put("acme")
+        await running.all_gone()
+    assert ["state"] == seen
+
+
+async def test_state_is_none_without_a_lifespan():
+    app, seen = Evenlane(), []
+    app.handler(lambda message: seen.append(message.state))
+    async with Running(app, "acme") as running:
+        await running.put("acme")
+        await running.all_gone()
+    assert [None] == seen
+
+
+async def test_task_group_of_a_lifespan_ends_in_the_task_that_began_it():
+    tasks = []
+
+    async def lifespan(app):
+        async with asyncio.TaskGroup() as group:
+            tasks.append(group.create_task(asyncio.sleep(0)))
+            yield
+            tasks.append(asyncio.current_task())
+
+    async with Running(application(lifespan), "acme"):
+        pass
+    assert 2 == len(tasks)
+
+
+async def test_lifespan_that_raises_at_its_start():
+    async def lifespan(app):
+        raise KeyError("DATABASE")
+        yield
+
+    with pytest.raises(
+        EvenlaneError, match=r"lifespan failed at its start: KeyError: 'DATABASE' \(test_lifespan.py:\d+"
+    ):
+        async with Running(application(lifespan), "acme"):
+            pass
+
+
+async def test_lifespan_that_hangs_at_its_start():
+    async def lifespan(app):
+        await never()
+        yield
+
+    with pytest.raises(EvenlaneError, match=r"lifespan did not yield within 0.05 s \(start_timeout\)"):
+        async with Running(application(lifespan), "acme", start_timeout_s=0.05):
+            pass
+
+
+async def test_lifespan_that_never_yields():
+    async def lifespan(app):
+        if app is None:
+            yield
+
+    with pytest.raises(EvenlaneError, match="lifespan failed at its start: RuntimeError: generator didn't yield"):
+        async with Running(application(lifespan), "acme"):
+            pass
+
+
+async def test_lifespan_that_raises_at_its_end():
+    async def lifespan(app):
+        yield
+        raise ValueError("still open")
+
+    with pytest.raises(EvenlaneError, match="lifespan failed at its end: ValueError: still open"):
+        async with Running(application(lifespan), "acme"):
+            pass
+
+
+async def test_lifespan_whose_background_task_fails_ends_the_application():
+    """The process ends, rather than go on without what the lifespan has opened."""
+
+    async def fail():
+        raise RuntimeError("lost the database")
+
+    async def lifespan(app):
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            yield
+
+    async with Running(application(lifespan), "acme") as running:
+        await until(lambda: running.ended)
+    [reason] = running.ended
+    assert "lifespan ended while the application ran: RuntimeError: lost the database (test_lifespan.py:" in reason
+
+
+@pytest.mark.parametrize(
+    ("lifespan", "sentence"),
+    [
+        (3, "is not an async context manager"),
+        (never, "the lifespan never is not an async context manager"),
+        (asynccontextmanager(lambda: None), "must take one argument, the application"),
+    ],
+)
+def test_lifespan_that_can_not_work(lifespan, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Evenlane(lifespan=lifespan)
+
+
+async def test_handlers_put_further_messages():
+    app, seen = Evenlane(), []
+
+    @app.handler("acme")
+    async def first(message):
+        await app.producer.put("bolt", message.body + b"!")
+        [receipt] = await app.producer.put_many([Put("bolt", b"many")])
+        assert receipt.sequence
+
+    @app.handler("bolt")
+    async def second(message):
+        seen.append(message.body)
+
+    async with Running(app, "acme", "bolt") as running:
+        await running.put("acme", b"a")
+        await until(lambda: len(seen) == 2)
+    assert {b"a!", b"many"} == set(seen)
+
+
+async def test_producer_of_an_application_that_does_not_run():
+    with pytest.raises(ProducerClosed, match="works while the application runs"):
+        await Evenlane().producer.put("acme", b"x")
