@@ -14,9 +14,10 @@ from evenlane.engine._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from evenlane.engine.app.application import Evenlane
+    from evenlane.engine.app.typed_message import Message
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
-    from evenlane.engine.core.message.message import Message, batch
+    from evenlane.engine.core.message.message import batch
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.errors import (
         BacklogFull,

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.app.middleware import Layer, surround
 from evenlane.engine.app.signature import read_annotation
-from evenlane.engine.app.typed_body import body_reader
+from evenlane.engine.app.typed_body import BodyReader
+from evenlane.engine.core.message.decoded_call import DecodedCall
 from evenlane.engine.core.message.handler_exceptions import Reject
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import Handler, name_of
@@ -27,7 +28,7 @@ def check_handler(handler: Handler) -> None:
     if not handler.batch and annotation.is_list:
         raise ConfigError(f"the handler {name} takes a list: say how many messages at most, for example batch=100")
     if annotation.body is not None:
-        body_reader(annotation.body)
+        BodyReader(annotation.body)
 
 
 def build_handler(
@@ -37,47 +38,32 @@ def build_handler(
     costs no more than without an application.
     """
     body = read_annotation(handler.call).body
-    read = None if body is None else body_reader(body)
-    if read is None and not middleware and not has_state:
+    reader = None if body is None else BodyReader(body)
+    if reader is None and not middleware and not has_state:
         return handler
     layer = Layer(handler.call, handler.is_async)
     for each in reversed(middleware):
         layer = surround(each, layer, scope)
     prepare = _prepare_batch if handler.batch else _prepare_one
-    call = prepare(layer, read, scope, has_state=has_state)
+    call = prepare(layer, reader, scope, has_state=has_state)
     return Handler(call, layer.is_async, handler.batch, handler.batch_wait, handler.name)
 
 
-def _prepare_one(
-    layer: Layer, read: Callable[[Message], Any] | None, scope: Scope, *, has_state: bool
-) -> Callable[[Message], Any]:
-    """Functions that aren't coroutines, because these would cost more than the decoding itself: an async handler's
-    coroutine is returned.
-    """
+def _prepare_one(layer: Layer, reader: BodyReader | None, scope: Scope, *, has_state: bool) -> Callable[[Message], Any]:
     inner = layer.call
+    call: Callable[[Message], Any] = inner if reader is None else DecodedCall(inner, reader.decode, reader.read)
+    if not has_state:
+        return call
 
-    def call_plain(message: Message) -> Any:
+    def call_with_state(message: Message) -> Any:
         message.app_state = scope.state
-        return inner(message)
+        return call(message)
 
-    def call_decoded(message: Message) -> Any:
-        assert read is not None
-        message.decoded = read(message)
-        return inner(message)
-
-    def call_both(message: Message) -> Any:
-        assert read is not None
-        message.app_state = scope.state
-        message.decoded = read(message)
-        return inner(message)
-
-    if read is None:
-        return call_plain if has_state else inner
-    return call_both if has_state else call_decoded
+    return call_with_state
 
 
 def _prepare_batch(
-    layer: Layer, read: Callable[[Message], Any] | None, scope: Scope, *, has_state: bool
+    layer: Layer, reader: BodyReader | None, scope: Scope, *, has_state: bool
 ) -> Callable[[list[Message]], Any]:
     """The handler gets the messages whose body fits; the others fail alone."""
     inner, is_async = layer
@@ -87,8 +73,8 @@ def _prepare_batch(
         if has_state:
             for message in messages:
                 message.app_state = scope.state
-        if read is not None:
-            fitting = [message for message in messages if _fits(message, read)]
+        if reader is not None:
+            fitting = [message for message in messages if _fits(message, reader)]
         if fitting:
             return inner(fitting)
         return _nothing() if is_async else None
@@ -96,9 +82,9 @@ def _prepare_batch(
     return call
 
 
-def _fits(message: Message, read: Callable[[Message], Any]) -> bool:
+def _fits(message: Message, reader: BodyReader) -> bool:
     try:
-        message.decoded = read(message)
+        message.decoded = reader.read(message)
     except Reject as error:
         message.fail(error)
         return False

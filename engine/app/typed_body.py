@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.core.message.body_codec import BodyError, decoder_for, is_msgpack
+from evenlane.engine.core.message.body_codec import (
+    BodyError,
+    bare_decoder_for,
+    decoder_for,
+    has_fields,
+    is_msgpack,
+)
 from evenlane.engine.core.message.handler_exceptions import Reject
 
 if TYPE_CHECKING:
@@ -13,18 +19,25 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
 
-def body_reader(body: Any) -> Callable[[Message], Any]:
-    """Return a function that decodes a message's body as this type: JSON, or msgpack if the content type says so. It
-    raises Reject for a body that doesn't fit. Raises ConfigError for a type that can't be decoded.
+class BodyReader:
+    """Decodes bodies as one type: JSON, or msgpack if the content type says so. Raises ConfigError for a type that
+    can't be decoded.
     """
-    from_json, from_msgpack = decoder_for(body), decoder_for(body, msgpack=True)
 
-    def read(message: Message) -> Any:
+    def __init__(self, body: Any) -> None:
+        self._from_json, self._from_msgpack = decoder_for(body), decoder_for(body, msgpack=True)
+        self.decode: Callable[[bytes], Any] = bare_decoder_for(body) if has_fields(body) else _undecided
+        """Decodes JSON without a look at the headers, the quickest way; whatever it raises, `read` decides."""
+
+    def read(self, message: Message) -> Any:
+        """The decoded body. Raises Reject if it doesn't fit."""
+        decode = self._from_msgpack if is_msgpack(message.headers) else self._from_json
         try:
-            if b"msgpack" in message.raw_headers and is_msgpack(message.headers):
-                return from_msgpack(message.body)
-            return from_json(message.body)
+            return decode(message.body)
         except BodyError as error:
             raise Reject(str(error)) from error
 
-    return read
+
+def _undecided(_body: bytes) -> Any:
+    """Bytes that are a number in JSON can be another one in msgpack, so the headers decide."""
+    raise BodyError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin, is_typeddict
 
 import msgspec
 
@@ -59,15 +59,7 @@ def decoder_for(body: Any, *, msgpack: bool = False) -> Callable[[bytes], Any]:
     """A function that decodes bytes as this type: a msgspec Struct, a pydantic model, an attrs or data class, a
     TypedDict, or any other type that msgspec knows. It raises BodyError. Raises ConfigError for another type.
     """
-    name = getattr(body, "__name__", "") or inspect.formatannotation(body)
-    if isinstance(body, type) and hasattr(body, "model_validate_json"):
-        decode = _of_model(body, packed=msgpack)
-    else:
-        try:
-            decoder = (msgspec.msgpack if msgpack else msgspec.json).Decoder(body, dec_hook=_to_model)
-        except (TypeError, NameError) as error:
-            raise ConfigError(f"a body can't be decoded as {name}: {error}") from error
-        decode = decoder.decode
+    name, decode = _name_of(body), bare_decoder_for(body, msgpack=msgpack)
 
     def read(raw: bytes) -> Any:
         try:
@@ -78,6 +70,30 @@ def decoder_for(body: Any, *, msgpack: bool = False) -> Callable[[bytes], Any]:
             raise BodyError(f"the body isn't a valid {name}: {_first_of(error)}") from error
 
     return read
+
+
+def bare_decoder_for(body: Any, *, msgpack: bool = False) -> Callable[[bytes], Any]:
+    """The decoder itself, which raises errors of its own. Raises ConfigError for a type that it doesn't know."""
+    if _is_model_class(body):
+        return _of_model(body, packed=msgpack)
+    try:
+        if msgpack:
+            return msgspec.msgpack.Decoder(body, dec_hook=_to_model).decode
+        return msgspec.json.Decoder(body, dec_hook=_to_model).decode
+    except (TypeError, NameError) as error:
+        raise ConfigError(f"a body can't be decoded as {_name_of(body)}: {error}") from error
+
+
+def has_fields(body: Any) -> bool:
+    """Whether a body of this type is an object: nothing that is one in JSON is one in msgpack as well."""
+    if not isinstance(body, type):
+        return get_origin(body) is dict
+    is_class = issubclass(body, msgspec.Struct | dict) or is_typeddict(body) or dataclasses.is_dataclass(body)
+    return is_class or hasattr(body, "__attrs_attrs__") or _is_model_class(body)
+
+
+def _name_of(body: Any) -> str:
+    return getattr(body, "__name__", "") or inspect.formatannotation(body)
 
 
 def _content_type(headers: Mapping[str, str]) -> str:
@@ -96,6 +112,10 @@ def _kind(body: object) -> str:
 
 
 # ---- pydantic
+
+
+def _is_model_class(body: Any) -> bool:
+    return isinstance(body, type) and hasattr(body, "model_validate_json")
 
 
 def _is_model(value: Any) -> bool:

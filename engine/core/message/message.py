@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Generic, cast
-
-from typing_extensions import TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evenlane.engine.base.names import stream
 from evenlane.engine.core.lane.attempts import SUSPECT, attempts
@@ -31,10 +30,7 @@ class _Done:
 _DONE = _Done()
 
 
-T = TypeVar("T", default=Any)
-
-
-class Message(Generic[T]):
+class Message:
     """One attempt at one message. `body` is its payload in bytes, `node` the id of the node that handles it.
     `Message[Order]` is a message whose body is decoded as an `Order` before its handler starts.
 
@@ -80,11 +76,16 @@ class Message(Generic[T]):
     failure: BaseException  # of this message alone, in a batch that has returned
     is_batched: bool  # its handler has several messages
 
+    @classmethod
+    def __class_getitem__(cls, body: Any) -> GenericAlias:
+        """Allow the annotation `Message[Order]`. Not by `Generic`: mypyc fails on type variables with a default."""
+        return GenericAlias(cls, body)
+
     @property
-    def data(self) -> T:
+    def data(self) -> Any:
         """The decoded body, if the handler's annotation names a type (`Message[Order]`); else `body`."""
         found: Any = getattr(self, "decoded", self.body)
-        return cast("T", found)
+        return found
 
     @property
     def state(self) -> Any:

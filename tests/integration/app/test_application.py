@@ -1,7 +1,6 @@
 """Applications on real servers: life cycle, typed bodies, further messages, and nodes whose handlers differ."""
 
 import asyncio
-import itertools
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,33 +11,13 @@ from structlog.testing import capture_logs
 
 from evenlane import Engine, Evenlane, EvenlaneError, Message, Producer
 from evenlane.engine.admin.plan import view
-from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import agree_cluster_config
-from evenlane.engine.control.topics.client import TopicClient
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
-_fresh = itertools.count()
-
 
 class Order(msgspec.Struct):
     id: int
-
-
-@pytest.fixture
-async def settings(nats_server, etcd_server):
-    made = Settings(
-        nats=(nats_server.url,), etcd=(etcd_server.endpoint,), env=f"app{next(_fresh)}", partitions=2, storage="memory"
-    )
-    coordination = connections.etcd(made)
-    cluster_config = await agree_cluster_config(coordination, made.env, {"partitions": 2})
-    topics = TopicClient(coordination, made.env, cluster_config)
-    for project in ("orders-1", "mail", "other"):
-        await topics.change(project, {"qps": 100})
-    await coordination.close()
-    return made
 
 
 @asynccontextmanager

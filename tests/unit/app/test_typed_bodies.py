@@ -139,3 +139,18 @@ async def test_without_a_type_the_data_is_the_body(annotation):
         await running.put("acme", b"abc")
         await running.all_gone()
     assert [b"abc"] == seen
+
+
+@pytest.mark.parametrize("headers", [{}, {"Content-Type": "application/msgpack"}])
+async def test_number_is_what_the_content_type_says(headers):
+    """The byte 0x35 is 5 in JSON, and 53 in msgpack."""
+    app, seen = Evenlane(), []
+
+    @app.handler
+    async def handle(message: Message[int]):
+        seen.append(message.data)
+
+    async with Running(app, "acme") as running:
+        await running.put("acme", b"5", headers=headers)
+        await running.all_gone()
+    assert [53 if headers else 5] == seen
