@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.http.request_body import BodyWaits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ HELD_BYTES = 32 << 20  # of all requests that are being read
 
 
 class PutService:
-    """Owns the producer, which the first request opens. `make` creates it; `node` is the node's id.
+    """Owns the producer, which the first request opens. `make` creates it; `node` is its node. Requests use `waits`
+    to read their bodies.
 
     Invariants: `_requests` requests are between the begin and the end of `admit`, and `_held` is the total of their
     `hold`. `_opening` opens the producer, or has opened it; None before the first request.
@@ -27,16 +29,16 @@ class PutService:
     def __init__(
         self, make: Callable[[], Producer], node: str, *, at_once: int = AT_ONCE, held_bytes: int = HELD_BYTES
     ) -> None:
-        self._make, self._node = make, node
+        self._make = make
+        self.waits = BodyWaits(f"node {node} is shutting down and takes no more messages: put to another node")
         self._at_once, self._held_bytes = at_once, held_bytes
         self._requests = self._held = 0
         self._opening: asyncio.Task[Producer] | None = None
-        self._is_closing = False
 
     @contextmanager
     def admit(self) -> Iterator[None]:
         """Count a request. Raises EvenlaneError if too many run."""
-        self.check_open()
+        self.waits.check()
         if self._requests >= self._at_once:
             raise EvenlaneError(f"{self._at_once} requests are already putting messages: try again in a second")
         self._requests += 1
@@ -61,21 +63,23 @@ class PutService:
         finally:
             self._held -= size
 
-    def check_open(self) -> None:
-        """Raise EvenlaneError once the node shuts down."""
-        if self._is_closing:
-            raise EvenlaneError(f"node {self._node} is shutting down and takes no more messages: put to another node")
-
     async def producer(self) -> Producer:
-        """Return the open producer. Raises Unreachable, ConfigError; the next call then tries again."""
+        """Return the open producer. Raises Unreachable, ConfigError, and EvenlaneError if the node shuts down. After an
+        error, the next call tries again.
+        """
         opening = self._opening
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
             opening = self._opening = asyncio.create_task(self._open(), name="producer for HTTP")
-        return await asyncio.shield(opening)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if opening.cancelled():
+                self.waits.check()
+            raise
 
     async def close(self) -> None:
         """Refuse further messages, and close the producer. Puts without an acknowledgement fail."""
-        self._is_closing = True
+        self.waits.end()
         opening = self._opening
         if opening is None:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from evenlane.engine.errors import EvenlaneError, PayloadTooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
     from starlette.requests import Request
 
@@ -24,15 +25,48 @@ class RequestTimeout(EvenlaneError):
     """The client sends no more of the body that it has announced."""
 
 
-class RequestBody:
-    """The body of one request. `what` names it in errors; `check` is called before each chunk, and may raise
-    EvenlaneError. `announced` is its length in bytes, None if the client doesn't say.
+class BodyWaits:
+    """The waits of all requests for more of their bodies. `reason` is why they end, once `end` was called.
+
+    Invariant: `_limits` has the time limits of the running waits.
     """
 
-    def __init__(self, request: Request, most: int, what: str, check: Callable[[], None], idle_s: float) -> None:
+    def __init__(self, reason: str = "") -> None:
+        self._reason = reason
+        self._is_over = False
+        self._limits: set[asyncio.Timeout] = set()
+
+    def check(self) -> None:
+        """Raise EvenlaneError once the waits have ended."""
+        if self._is_over:
+            raise EvenlaneError(self._reason)
+
+    @asynccontextmanager
+    async def limit(self, seconds: float) -> AsyncIterator[None]:
+        """Limit a wait. Raises TimeoutError, which `end` causes, too."""
+        async with asyncio.timeout(seconds) as limit:
+            self._limits.add(limit)
+            try:
+                yield
+            finally:
+                self._limits.discard(limit)
+
+    def end(self) -> None:
+        """End all waits, and prevent further ones."""
+        self._is_over = True
+        for each in self._limits:
+            each.reschedule(0)
+
+
+class RequestBody:
+    """The body of one request. `what` names it in errors. `announced` is its length in bytes, None if the client
+    doesn't say.
+    """
+
+    def __init__(self, request: Request, most: int, what: str, waits: BodyWaits, idle_s: float) -> None:
         """Raise PayloadTooLarge if the request announces more than `most` bytes."""
         self._request, self._most, self._what = request, most, what
-        self._check, self._idle_s = check, idle_s
+        self._waits, self._idle_s = waits, idle_s
         self.announced = announced = _announced(request)
         if announced is not None and announced > most:
             raise PayloadTooLarge(f"the body of this request has {announced:,} bytes: {what} can have at most {most:,}")
@@ -49,7 +83,7 @@ class RequestBody:
         self._request.scope[_BEGUN] = True
         stream = self._request.stream()
         while True:
-            self._check()
+            self._waits.check()
             chunk = await self._next(stream)
             if chunk is None:
                 return
@@ -63,12 +97,13 @@ class RequestBody:
     async def _next(self, stream: AsyncIterator[bytes]) -> bytes | None:
         """Return the next chunk, None at the end."""
         try:
-            async with asyncio.timeout(self._idle_s):
+            async with self._waits.limit(self._idle_s):
                 return await anext(stream)
         except StopAsyncIteration:
             self._request.scope[_ENDED] = True
             return None
         except TimeoutError:
+            self._waits.check()
             raise RequestTimeout(
                 f"the body of this request is incomplete, and for {self._idle_s:g} s nothing more has arrived"
             ) from None

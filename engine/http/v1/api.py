@@ -5,13 +5,14 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from starlette.responses import JSONResponse, Response
+import msgspec
+from starlette.responses import Response
 from starlette.routing import Route
 
 from evenlane.engine.http.routes.params import parse_params
 from evenlane.engine.http.v1.messages import MessageOperations
 from evenlane.engine.http.v1.openapi import describe
-from evenlane.engine.http.v1.operations import PREFIX, Operation
+from evenlane.engine.http.v1.operations import JSON, PREFIX, Operation
 from evenlane.engine.http.v1.topics import TopicOperations
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Api:
 
     def __init__(self, puts: PutService, topics: TopicService, access: AccessControl, idle_s: float) -> None:
         self._access = access
+        self._document = b""  # made by the first request for it
         document = Operation(
             "GET", "/openapi.json", self.openapi, {HTTPStatus.OK: None},
             (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN),
@@ -47,7 +49,8 @@ class Api:
     async def openapi(self, request: Request) -> Response:
         """Return this document."""
         parse_params(request, ())
-        return JSONResponse(describe(self.operations))
+        self._document = self._document or msgspec.json.encode(describe(self.operations))
+        return Response(self._document, media_type=JSON)
 
     def _route(self, path: str, by_method: dict[str, Operation]) -> Route:
         async def serve(request: Request) -> Response:

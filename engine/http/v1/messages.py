@@ -81,18 +81,18 @@ class MessageOperations:
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
                 f"the body must be {JSON}, {LINES[0]} or {BYTES}, as the header Content-Type says, and not compressed",
             )
-        options = query_of(request, JsonOptions) if kind == BYTES else JsonOptions()
-        if kind != BYTES:
+        options = query_of(request, JsonOptions) if kind == BYTES else None
+        if options is None:
             _refuse_parameters(request, kind)
         incoming = _Incoming(request, check_project(request.path_params["project"]))
         with self._puts.admit():
             producer = await self._puts.producer()
             if kind in LINES:
                 return await self._put_lines(incoming, producer)
-            return await self._put_one(incoming, producer, None if kind == JSON else options)
+            return await self._put_one(incoming, producer, options)
 
     async def _put_one(self, incoming: _Incoming, producer: Producer, options: JsonOptions | None) -> Response:
-        """Put a message in JSON, or as bytes with these options."""
+        """Put a message as bytes with these options, or in JSON without them."""
         most = producer.max_payload if options is not None else _longest_json(producer)
         body = self._body(incoming.request, most, "one message" if options is not None else "one message in JSON")
         with self._puts.hold(body.announced or most):
@@ -122,7 +122,7 @@ class MessageOperations:
         return answer(incoming.request, error_document(problems[0]) | tally.document(), status_of(problems[0]))
 
     def _body(self, request: Request, most: int, what: str) -> RequestBody:
-        return RequestBody(request, most, what, self._puts.check_open, self._idle_s)
+        return RequestBody(request, most, what, self._puts.waits, self._idle_s)
 
 
 class _Incoming(NamedTuple):

@@ -59,7 +59,7 @@ def _kinds(operation: Operation) -> Iterator[Any]:
 def _describe(operation: Operation, schema_of: dict[int, Json]) -> Json:
     summary, _, text = inspect.getdoc(operation.call).partition("\n\n")  # type: ignore[union-attr]
     document: Json = {
-        "operationId": f"{operation.call.__name__}_{_thing(operation.path)}",
+        "operationId": operation.call.__name__ + _things(operation.path),
         "summary": _one_line(summary),
         **({"description": _one_line(text)} if text else {}),
         # Reading from the node's own machine needs no token.
@@ -116,9 +116,11 @@ def _content(kind: str, struct: Any, schema_of: dict[int, Json]) -> Json:
     return {"schema": {"type": "string", **({"format": "binary"} if is_binary else {})}}
 
 
-def _thing(path: str) -> str:
-    """Return a word for the things that a path is about, such as `topic`."""
-    return "messages" if path.endswith("/messages") else "topics" if path == "/topics" else path.split("/")[1][:-1]
+def _things(path: str) -> str:
+    """Return the end of an operation's id: the things that its path is about."""
+    if path.endswith("/messages"):
+        return "_messages"
+    return "_topics" if path == "/topics" else "_topic" if path.startswith("/topics/") else ""
 
 
 def _one_line(text: str) -> str:

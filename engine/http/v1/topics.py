@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.http.request_body import RequestBody, content_type
+from evenlane.engine.http.request_body import BodyWaits, RequestBody, content_type
 from evenlane.engine.http.routes.params import parse_params
 from evenlane.engine.http.v1.documents import ListOptions, TopicChanges, TopicDocument, TopicPage, TopicSpec
 from evenlane.engine.http.v1.operations import IF_MATCH, IF_NONE_MATCH, JSON, Operation, if_revision, query_of
@@ -47,6 +47,7 @@ class TopicOperations:
 
     def __init__(self, topics: TopicService, idle_s: float) -> None:
         self._topics, self._idle_s = topics, idle_s
+        self._waits = BodyWaits()  # a topic's body is small: nobody ends its wait
 
     def all(self) -> list[Operation]:
         found = {HTTPStatus.OK: TopicDocument}
@@ -132,7 +133,7 @@ class TopicOperations:
             raise HTTPException(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {JSON}: say so in the header Content-Type"
             )
-        body = RequestBody(request, MOST_BYTES, "a topic", lambda: None, self._idle_s)
+        body = RequestBody(request, MOST_BYTES, "a topic", self._waits, self._idle_s)
         try:
             return read_object(await body.read(), MOST_BYTES)
         except TopicError as error:

@@ -1,5 +1,6 @@
 """Version 1 of the HTTP API on real servers: a topic is created, and messages are put and handled."""
 
+import asyncio
 import json
 
 import aiohttp
@@ -55,20 +56,39 @@ async def test_topic_and_messages_from_http_reach_the_handler(world, client):
 
 
 async def test_paused_topic_and_ended_node(world, client):
-    """A pause by HTTP is in effect for the node; a node that has put by HTTP ends clean."""
+    """A pause by HTTP is in effect for the node. A node ends clean while a client still sends lines, and answers it."""
     await call(client, "PUT", "/api/v1/topics/acme", {"qps": 1_000})
     status, _, topic = await call(client, "POST", "/api/v1/topics/acme/pause")
     assert (200, "paused") == (status, topic["in_force"]["state"])
     status, _, receipt = await call(client, "POST", MESSAGES, {"body": "x", "id": "waits"})
     assert (201, "waits") == (status, receipt["id"]), receipt
 
-    async def is_explained():
+    async def count_waiting():
         explained = (await call(client, "GET", "/api/why/acme"))[2]
-        return (explained["state"], [node["waiting"] for node in explained["nodes"]]) == ("paused", [1])
+        return explained["state"], sum(node["waiting"] for node in explained["nodes"])
 
-    await until(is_explained)
+    await _until_equal(count_waiting, ("paused", 1))
     assert "waits" not in {*world.ids()}
     status, _, error = await call(client, "POST", "/api/v1/projects/nobody/messages", {"body": "x"})
     assert (404, "UnknownProject") == (status, error["type"])
-    assert 0 == await world.node_a.stop()
+
+    async def lines():
+        yield b'{"body": "x"}\n'
+        await _until_equal(count_waiting, ("paused", 2))
+        ending.append(asyncio.create_task(world.node_a.stop()))
+        await asyncio.wait(ending)
+
+    ending = []
+    async with client.post(MESSAGES, data=lines(), headers={"Content-Type": "application/jsonl"}) as response:
+        document = await response.json()
+    assert (503, 1) == (response.status, document["put"]), document
+    assert "is shutting down and takes no more messages" in document["error"]
+    assert [0] == await asyncio.gather(*ending)
     assert 0 == world.node_a.logged("Traceback")
+
+
+async def _until_equal(read, expected):
+    async def is_equal():
+        return await read() == expected
+
+    await until(is_equal)

@@ -111,6 +111,24 @@ async def test_node_that_shuts_down_counts_what_is_stored(world):
     await closing[0]
 
 
+async def test_node_that_shuts_down_does_not_wait_for_lines(world):
+    """A client that sends nothing gets its answer at once, with the lines until then."""
+
+    async def chunks():
+        yield b'{"body": "x"}\n'
+        await until(world.stored)
+        await world.node.puts.close()
+        await answered.wait()
+
+    answered = asyncio.Event()
+    headers = WITH_TOKEN | {"Content-Type": "application/x-ndjson"}
+    async with world.client.post(MESSAGES, headers=headers, data=chunks()) as response:
+        status, document = response.status, await response.json()
+    answered.set()
+    assert (503, 1) == (status, document["put"])
+    assert "node n is shutting down" in document["error"]
+
+
 async def test_client_that_leaves_abandons_its_request(world, caplog):
     """Its place is free again, and the log has no traceback."""
     reader, writer = await asyncio.open_connection("127.0.0.1", world.port)

@@ -42,6 +42,14 @@ async def test_document_has_each_route_and_no_other(world):
     assert len(served) > 8
 
 
+async def test_operations_have_distinct_names_and_descriptions(world):
+    operations = [each for methods in (await read(world))["paths"].values() for each in methods.values()]
+    names = [each["operationId"] for each in operations]
+    assert len(set(names)) == len(names)
+    assert {"put_messages", "list_topics", "replace_topic", "pause_topic", "openapi"} <= {*names}
+    assert all(each["summary"].endswith(".") for each in operations)
+
+
 async def test_fields_of_topics_and_messages_are_those_of_the_code(world):
     schemas = (await read(world))["components"]["schemas"]
     assert {"qps", "max_backlog", "backoff", "push"} <= schemas["TopicSpec"]["properties"].keys()

@@ -26,6 +26,12 @@ async def test_topic_is_created_and_read(world):
     assert (100.0, 5, "active") == tuple(read.document["in_force"][name] for name in ("qps", "concurrency", "state"))
 
 
+async def test_head_answers_without_a_document(world):
+    created = await create(world)
+    async with world.client.head(ACME) as response:
+        assert (200, created.headers["ETag"], b"") == (response.status, response.headers["ETag"], await response.read())
+
+
 async def test_put_replaces_the_whole_spec_and_patch_only_named_fields(world):
     await create(world, concurrency=5, backoff={"base": 3, "cap": 9}, weight=2)
     changed = await world.call("PATCH", ACME, {"weight": None, "ttl": 60, "backoff": {"cap": 30}})
