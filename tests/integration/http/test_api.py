@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import aiohttp
+import psutil
 import pytest
 
 from tests.ledger.world import ProcessWorld
@@ -85,6 +86,23 @@ async def test_paused_topic_and_ended_node(world, client):
     assert "is shutting down and takes no more messages" in document["error"]
     assert [0] == await asyncio.gather(*ending)
     assert 0 == world.node_a.logged("Traceback")
+
+
+@pytest.mark.full
+async def test_many_lines_need_little_memory_of_the_node(world, client):
+    """25,000 lines, 100 MB: they are never all in memory."""
+    await call(client, "PUT", "/api/v1/topics/acme", {"qps": 100_000})
+    await call(client, "POST", MESSAGES, {"body": "x", "id": "first"})
+
+    async def lines():
+        for number in range(25_000):
+            yield b'{"body": "%s", "id": "m%d"}\n' % (b"x" * 4_000, number)
+
+    node = psutil.Process(world.node_a.pid)
+    before = node.memory_info().rss
+    async with client.post(MESSAGES, data=lines(), headers={"Content-Type": "application/jsonl"}) as response:
+        assert 25_000 == (await response.json())["put"]
+    assert node.memory_info().rss - before < 60 << 20
 
 
 async def _until_equal(read, expected):

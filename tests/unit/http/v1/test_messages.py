@@ -7,6 +7,7 @@ import pytest
 
 from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import EvenlaneError
 from tests.support.http.api_world import MESSAGES, ApiWorld
 from tests.support.until import until
 
@@ -185,3 +186,24 @@ async def test_concurrent_requests_are_bounded():
         for each in putting:
             each.cancel()
         await asyncio.gather(*putting, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("project", "options"),
+    [
+        ("nobody", {}),
+        ("acme", {"group": 99}),
+        ("acme", {"priority": "urgent"}),
+        ("acme", {"key": ""}),
+        ("acme", {"id": "a\nb"}),
+        ("acme", {"headers": {"a b": "c"}}),
+        ("acme", {"ttl": 0}),
+    ],
+)
+async def test_error_is_that_of_the_producer_in_python(world, project, options):
+    """Its class and its sentence."""
+    answer = await world.call("POST", f"/api/v1/projects/{project}/messages", {"body": "x"} | options)
+    async with world.producer() as producer:
+        with pytest.raises(EvenlaneError) as error:
+            await producer.put(project, b"x", **options)
+    assert (type(error.value).__name__, str(error.value)) == (answer.document["type"], answer.document["error"])
