@@ -8,6 +8,12 @@ def hint(command: str, env: str) -> str:
     return f"`evenlane {command} --env {env}`"
 
 
+def public_name(error: BaseException) -> str:
+    """Return the name of the error's class, or of its nearest base class that is in this module, if it has one."""
+    public = (each.__name__ for each in type(error).__mro__ if each.__module__ == __name__)
+    return next(public, type(error).__name__)
+
+
 class EvenlaneError(Exception):
     """Base of all errors that Evenlane raises on purpose."""
 
@@ -47,6 +53,10 @@ class TopicDraining(EvenlaneError):
 
 class InvalidTopic(EvenlaneError):
     """A topic's field is wrong; the text names field and reason."""
+
+
+class RevisionConflict(EvenlaneError):
+    """A topic's spec is no longer at the revision that the change expects: nothing was written."""
 
 
 class PayloadTooLarge(EvenlaneError):

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.admin.backlog.peek import peek
 from evenlane.engine.admin.overview.client import OverviewClient
 from evenlane.engine.admin.why.client import WhyClient
 from evenlane.engine.base.aio.single_flight import SingleFlight
@@ -15,8 +16,11 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http.dead_letters import DeadLetterService
 from evenlane.engine.http.live_feed import LiveFeed
+from evenlane.engine.http.puts import PutService
 from evenlane.engine.http.readiness import Probe, Readiness
 from evenlane.engine.http.topic_states import change_state
+from evenlane.engine.http.topics import TopicService
+from evenlane.engine.producer.producer import Producer
 from evenlane.engine.telemetry.prometheus.exposition import kind_of, page
 from evenlane.engine.telemetry.prometheus.snapshot import snapshot
 
@@ -47,6 +51,8 @@ class EngineView:
         self._dead_letters = DeadLetterService(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
         self.watching = LiveFeed(self._overview)
+        self.puts = PutService(lambda: Producer(settings=view.settings), view.id)
+        self.topics = TopicService(coordination, view.settings.env, f"http@{view.id}", self._count_waiting)
 
     def health(self) -> dict[str, Any]:
         """Return the node's identity: any answer shows that the process runs and its loop isn't blocked."""
@@ -98,9 +104,15 @@ class EngineView:
         return await change_state(self._coordination, self._view.settings.env, project, state, by)
 
     async def close(self) -> None:
-        """End watching and replays; other requests are still answered."""
+        """End watching, replays and puts; other requests are still answered."""
         await self.watching.close()
         await self._dead_letters.close()
+        await self.puts.close()
+
+    async def _count_waiting(self, project: str) -> int:
+        """Count messages that wait or are being handled, on connections of its own. Raises EvenlaneError."""
+        parts = (await peek(self._view.settings, project, None, 0))["priorities"]
+        return sum(part["waiting"] + part["delayed"] for part in parts)
 
     async def _overview(self) -> dict[str, Any]:
         with connections.translate_errors():

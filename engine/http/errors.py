@@ -7,37 +7,65 @@ from typing import TYPE_CHECKING
 
 import structlog
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse
 
 from evenlane.engine.admin.dead_letters.client import NoSuchDeadLetter
-from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidTopic, TopicDraining, UnknownProject
+from evenlane.engine.errors import (
+    BacklogFull,
+    ConfigError,
+    EvenlaneError,
+    InvalidName,
+    InvalidPut,
+    InvalidTopic,
+    PayloadTooLarge,
+    PutRefused,
+    RevisionConflict,
+    TopicDraining,
+    UnknownProject,
+    public_name,
+)
 from evenlane.engine.http.dead_letters import ReplayInProgress
+from evenlane.engine.http.early_answer import answer
+from evenlane.engine.http.request_body import RequestTimeout
+from evenlane.engine.http.topics import InvalidSpec
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import JSONResponse
 
 _log = structlog.get_logger(__name__)
 
 
+# The first class that fits an error decides.
+_STATUS: tuple[tuple[type[EvenlaneError], HTTPStatus], ...] = (
+    (InvalidName, HTTPStatus.BAD_REQUEST),
+    (InvalidPut, HTTPStatus.BAD_REQUEST),
+    (ConfigError, HTTPStatus.BAD_REQUEST),
+    (InvalidSpec, HTTPStatus.BAD_REQUEST),
+    (UnknownProject, HTTPStatus.NOT_FOUND),
+    (NoSuchDeadLetter, HTTPStatus.NOT_FOUND),
+    (RequestTimeout, HTTPStatus.REQUEST_TIMEOUT),
+    (TopicDraining, HTTPStatus.CONFLICT),
+    (InvalidTopic, HTTPStatus.CONFLICT),
+    (ReplayInProgress, HTTPStatus.CONFLICT),
+    (RevisionConflict, HTTPStatus.PRECONDITION_FAILED),
+    (PayloadTooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
+    (PutRefused, HTTPStatus.UNPROCESSABLE_ENTITY),
+    (BacklogFull, HTTPStatus.TOO_MANY_REQUESTS),
+)
+
+
 def status_of(error: EvenlaneError) -> HTTPStatus:
-    match error:
-        case InvalidName() | ConfigError():
-            return HTTPStatus.BAD_REQUEST
-        case UnknownProject() | NoSuchDeadLetter():
-            return HTTPStatus.NOT_FOUND
-        case TopicDraining() | InvalidTopic() | ReplayInProgress():
-            return HTTPStatus.CONFLICT
-    return HTTPStatus.SERVICE_UNAVAILABLE
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-def error_response(sentence: str, status: int) -> JSONResponse:
-    return JSONResponse({"error": " ".join(sentence.split())}, status)
+def error_document(error: EvenlaneError) -> dict[str, object]:
+    return {"error": " ".join(str(error).split()), "type": public_name(error)}
 
 
-async def on_known(_request: Request, error: Exception) -> JSONResponse:
+async def on_known(request: Request, error: Exception) -> JSONResponse:
     """Answer an error that was caused by a person or the environment."""
     assert isinstance(error, EvenlaneError)
-    return error_response(str(error), status_of(error))
+    return answer(request, error_document(error), status_of(error))
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:
@@ -48,11 +76,19 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
         HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/http-api.md for what exists",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} does not support {request.method}: use {takes}",
     }
-    response = error_response(sentences.get(HTTPStatus(error.status_code), error.detail), error.status_code)
+    status = HTTPStatus(error.status_code)
+    response = answer(request, _describe(sentences.get(status, error.detail), status), status)
     response.headers.update(error.headers or {})
     return response
 
 
 async def on_defect(request: Request, error: Exception) -> JSONResponse:
     _log.error("a request could not be answered", path=request.url.path, exc_info=error)
-    return error_response("the node could not answer: this is a defect; see its log", HTTPStatus.INTERNAL_SERVER_ERROR)
+    sentence = "the node could not answer: this is a defect; see its log"
+    status = HTTPStatus.INTERNAL_SERVER_ERROR
+    return answer(request, _describe(sentence, status), status)
+
+
+def _describe(sentence: str, status: HTTPStatus) -> dict[str, object]:
+    """Describe an error that has no class of Evenlane."""
+    return {"error": " ".join(sentence.split()), "type": status.phrase.title().replace(" ", "")}

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.switch import State
     from evenlane.engine.http.live_feed import LiveFeed
+    from evenlane.engine.http.puts import PutService
     from evenlane.engine.http.readiness import Readiness
+    from evenlane.engine.http.topics import TopicService
     from evenlane.engine.telemetry.prometheus.exposition import Page
 
 
@@ -32,3 +34,9 @@ class NodeApi(Protocol):
     async def replay(self, project: str, sequence: int | None) -> dict[str, Any]: ...
 
     async def change_state(self, project: str, state: State) -> dict[str, Any]: ...
+
+    @property
+    def puts(self) -> PutService: ...
+
+    @property
+    def topics(self) -> TopicService: ...

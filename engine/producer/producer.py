@@ -86,6 +86,7 @@ class Producer:
         )  # fmt: skip
         self.tuning = DEFAULT  # read by `open`
         self._open = AsyncExitStack()
+        self._open_store: Store | None = None
         self._pipeline: PutPipeline | None = None
         self._auto_create: TopicAutoCreate | None = None
 
@@ -130,6 +131,7 @@ class Producer:
                 opened.push_async_callback(rate.close)
             router = Router(self._settings.env, topics, cluster_config, store, duplicate_protection=self._protected)
             self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
+            self._open_store = store
             self._open = opened.pop_all()
 
     async def close(self) -> None:
@@ -225,6 +227,13 @@ class Producer:
             await batch.end()
         finally:
             batch.give_up()
+
+    @property
+    def max_payload(self) -> int:
+        """Bytes that the server takes for one message, body and headers together. Raises ProducerClosed."""
+        if self._pipeline is None or self._open_store is None:
+            raise ProducerClosed(CLOSED)
+        return self._open_store.max_payload
 
     def _get_pipeline(self) -> PutPipeline:
         if self._pipeline is None:

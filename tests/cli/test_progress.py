@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from evenlane.engine.cli.progress import ProgressDisplay, Stderr
-from evenlane.engine.cli.put.jsonl import PutTally, put_progress
+from evenlane.engine.cli.put.jsonl import put_progress
+from evenlane.engine.producer.put_lines import PutTally
 from tests.support.stacks import LISTEN, ask
 from tests.support.until import until
 

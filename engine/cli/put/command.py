@@ -14,9 +14,9 @@ from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cli.put.jsonl import PutTally
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.producer.put import Put
+    from evenlane.engine.producer.put_lines import PutTally
 
 
 class _Options(NamedTuple):
@@ -188,15 +188,16 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
 
     from evenlane.engine.base.plural import format_count
     from evenlane.engine.cli.progress import Stderr
-    from evenlane.engine.cli.put.jsonl import PutTally, put_lines, put_progress
+    from evenlane.engine.cli.put.jsonl import put_progress, read_chunks
     from evenlane.engine.producer.producer import Producer
+    from evenlane.engine.producer.put_lines import PutTally, put_lines
 
     tally = PutTally(None if as_json else Stderr())
     descriptor = _open_file(file)
     try:
         with put_progress(descriptor, tally) as far:
             async with Producer(settings=settings, admission=admission) as producer:
-                await put_lines(producer, descriptor, tally, far.update)
+                await put_lines(producer, read_chunks(descriptor), tally, far.update)
     except asyncio.CancelledError:
         print(  # noqa: T201
             f"evenlane: {format_count(tally.put, 'message', 'is', 'are')} stored, and those in transit may or may not"

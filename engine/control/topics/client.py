@@ -15,7 +15,14 @@ from evenlane.engine.control.topics import wait
 from evenlane.engine.control.topics.history import ChangeHistory, author_of, read_history
 from evenlane.engine.control.topics.spec_writer import SpecChange, SpecWriter
 from evenlane.engine.control.topics.status import TopicStatus, explain_effect, make_checked, read_status, try_decode
-from evenlane.engine.errors import EvenlaneError, InvalidTopic, UnknownProject, hint
+from evenlane.engine.errors import (
+    EvenlaneError,
+    InvalidTopic,
+    RevisionConflict,
+    TopicDraining,
+    UnknownProject,
+    hint,
+)
 from evenlane.quota.topics.strict_json import write_object
 from evenlane.quota.topics.topic import TopicSpec, complete, merge
 
@@ -80,6 +87,16 @@ class TopicClient:
             for project in sorted({*specs, *accepted})
         ]
 
+    async def page(self, after: str, most: int) -> tuple[list[TopicStatus], bool]:
+        """Return the status of the first `most` topics whose names come after `after`, and whether there are more."""
+        specs, accepted = await asyncio.gather(self._list_under("topics"), self._list_under("accepted"))
+        found = [project for project in sorted({*specs, *accepted}) if project > after]
+        statuses = [
+            read_status(project, specs.get(project), accepted.get(project), self._cluster_config)
+            for project in found[:most]
+        ]
+        return statuses, len(found) > most
+
     async def history(self, project: str) -> ChangeHistory:
         """Return the latest accepted changes. Raises UnknownProject."""
         names.check_project(project)
@@ -94,26 +111,29 @@ class TopicClient:
         changes: Mapping[str, object],
         *,
         known: bool = False,
+        whole: bool = False,
         if_revision: int | None = None,
         via: str = "",
     ) -> TopicStatus:
         """Change the named fields (None: back to the default) and wait for the leader, at most `timeout_s` seconds.
 
-        The changes apply to the present spec, or to the topic in effect if the present spec was rejected. If the topic
-        must be `known` and isn't, raises UnknownProject; a deleted topic is known, and returns as it was last accepted.
-        Raises EvenlaneError if the spec isn't at `if_revision` (0: there is none).
+        With `whole`, the fields are the whole new spec: a spec that is there is replaced, however corrupted it is.
+        Otherwise the changes apply to the present spec, or to the topic in effect if the present spec was rejected. If
+        the topic must be `known` and isn't, raises UnknownProject; a deleted topic is known, and returns as it was last
+        accepted.
+        Raises RevisionConflict if the spec isn't at `if_revision` (0: there is none).
         """
         names.check_project(project)
         return await self._carry_out(
             project,
-            lambda spec, accepted: self._change(project, changes, spec, accepted, known=known),
+            lambda spec, accepted: self._change(project, changes, spec, accepted, known=known, whole=whole),
             if_revision,
             via,
         )
 
     async def delete(self, project: str, *, if_revision: int | None = None, via: str = "") -> TopicStatus:
         """Delete the spec: its topic is paused and kept, or continues draining. Raises UnknownProject if there is no
-        topic, EvenlaneError if it was already deleted.
+        topic, TopicDraining if it was already deleted.
         """
         names.check_project(project)
 
@@ -129,7 +149,9 @@ class TopicClient:
         before = try_decode((await self._read(project))[1])
         return before is not None and not before.topic.ordered
 
-    async def would_move_keys(self, project: str, changes: Mapping[str, object], *, known: bool = False) -> bool:
+    async def would_move_keys(
+        self, project: str, changes: Mapping[str, object], *, known: bool = False, whole: bool = False
+    ) -> bool:
         """Whether this change of an ordered topic sends keys to groups other than those where their messages may wait.
         This happens only on return from draining (docs/explanation/delivery-guarantees.md).
         """
@@ -137,7 +159,7 @@ class TopicClient:
         before = try_decode(accepted)
         if before is None or not before.topic.ordered:
             return False
-        raw = self._change(project, changes, spec, accepted, known=known).raw
+        raw = self._change(project, changes, spec, accepted, known=known, whole=whole).raw
         return self._spec_writer.would_move_keys(SpecChange(project, raw, spec, accepted))
 
     async def _carry_out(
@@ -171,7 +193,10 @@ class TopicClient:
         accepted: KeyValue | None,
         *,
         known: bool,
+        whole: bool = False,
     ) -> _Made:
+        if whole:
+            return _Made(make_checked(project, partial(merge, None, changes)))
         old, replaces = None if spec is None else spec.value, None
         before = try_decode(accepted)
         if known and old is None:
@@ -191,7 +216,7 @@ class TopicClient:
         fields = msgspec.to_builtins(before.topic)
         return write_object({name: fields[name] for name in fields if name == "qps" or fields[name] != usual[name]})
 
-    async def _explain_revision(self, project: str, spec: KeyValue | None, expected: int | None) -> EvenlaneError:
+    async def _explain_revision(self, project: str, spec: KeyValue | None, expected: int | None) -> RevisionConflict:
         author = author_of(await self._coordination.get(names.key(self._env, "authors", project)), _revision(spec))
         if spec is None:
             state = "there is no spec for it"
@@ -199,12 +224,12 @@ class TopicClient:
             state = f"its spec is at revision {spec.mod_revision}, whose author is unknown"
         else:
             state = f"its spec is at revision {spec.mod_revision}, by {author.by}"
-        return EvenlaneError(
+        return RevisionConflict(
             f"topic {project} is no longer at revision {expected}: {state}: check it with"
             f" {hint(f'topics get {project}', self._env)} and decide again"
         )
 
-    def _explain_gone(self, project: str, accepted: KeyValue) -> EvenlaneError:
+    def _explain_gone(self, project: str, accepted: KeyValue) -> TopicDraining:
         before = try_decode(accepted)
         if before is None:
             why = "its accepted value can't be read"
@@ -212,7 +237,7 @@ class TopicClient:
             why = explain_effect(project, before, self._env)
         else:
             why = "the leader has not yet accepted that"
-        return EvenlaneError(f"topic {project} was already deleted: {why}")
+        return TopicDraining(f"topic {project} was already deleted: {why}")
 
     async def _read(self, project: str) -> tuple[KeyValue | None, KeyValue | None]:
         spec, accepted = await asyncio.gather(

@@ -6,10 +6,14 @@ import aiohttp
 
 from evenlane.engine.http.app import app
 from evenlane.engine.http.live_feed import LiveFeed
+from evenlane.engine.http.puts import PutService
 from evenlane.engine.http.readiness import Readiness
 from evenlane.engine.http.server.auth import AccessControl
 from evenlane.engine.http.server.server import HttpServer, ServerTuning
+from evenlane.engine.http.topics import TopicService
+from evenlane.engine.producer.producer import Producer
 from evenlane.engine.telemetry.prometheus.exposition import Page
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 
 QUICK = {"every_s": 0.1, "fresh_ns": 1_000_000}
 """Tuning of a live feed: ten overviews per second."""
@@ -22,7 +26,9 @@ OVERVIEW = {
 
 
 class FakeNode:
-    """Each request raises `fails` if it is set; `asked` has the arguments of reads, `changed` those of changes."""
+    """Each request raises `fails` if it is set; `asked` has the arguments of reads, `changed` those of changes. It has
+    no producer, and topics of its own: see ApiWorld.
+    """
 
     def __init__(self, **tuning):
         self.fails = None
@@ -34,6 +40,8 @@ class FakeNode:
         self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
         self.running = False
         self.watching = LiveFeed(self.overview, **tuning)
+        self.puts = PutService(Producer, "n")
+        self.topics = TopicService(MemoryCoordination(), "online", "http@n", self.count_waiting)
 
     def health(self):
         self._fail()
@@ -80,6 +88,10 @@ class FakeNode:
         return {
             "project": project, "running": False, "replayed": len(going), "failed": 0, "failures": [], "stopped": "",
         }  # fmt: skip
+
+    async def count_waiting(self, project):
+        self._fail()
+        return 0
 
     async def change_state(self, project, state):
         self._fail()

@@ -45,7 +45,8 @@ async def test_unready_node_gives_the_reason():
 async def test_error_is_one_sentence_with_a_status_code(error, status):
     async with served() as (get, node):
         node.fails = error
-        assert (status, {"error": " ".join(str(error).split())}) == _json(await get("/api/why/acme"))
+        expected = {"error": " ".join(str(error).split()), "type": type(error).__name__}
+        assert (status, expected) == _json(await get("/api/why/acme"))
 
 
 async def test_defect_is_answered_without_a_traceback():

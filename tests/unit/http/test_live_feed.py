@@ -105,10 +105,8 @@ async def test_excess_viewers_are_refused():
         for _ in range(2):
             await Events(await get.client.get(f"{get.address}/api/events")).next()
         status, _, text = await get("/api/events")
-        assert (503, {"error": "2 viewers are already watching this node: use another one"}) == (
-            status,
-            json.loads(text),
-        )
+        sentence = "2 viewers are already watching this node: use another one"
+        assert (503, {"error": sentence, "type": "EvenlaneError"}) == (status, json.loads(text))
 
 
 async def test_viewer_counts_from_the_beginning_until_it_leaves():

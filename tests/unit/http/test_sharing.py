@@ -37,7 +37,7 @@ async def test_concurrent_requests_share_a_page_per_format(monkeypatch):
     monkeypatch.setattr(engine_view, "page", page)
     monkeypatch.setattr(engine_view, "snapshot", lambda _engine: None)
     settings = SimpleNamespace(env="online")
-    shown = engine_view.EngineView(SimpleNamespace(settings=settings), SimpleNamespace(status=None))
+    shown = engine_view.EngineView(SimpleNamespace(settings=settings, id="n"), SimpleNamespace(status=None))
     accepts = ["text/plain", *(f"application/openmetrics-text;version=1.0.{n}" for n in range(9))]
     pages = await asyncio.gather(*(shown.metrics(accept) for accept in accepts * 5))
     assert ([TEXT, OPENMETRICS], {TEXT, OPENMETRICS}) == (written, {page.content_type for page in pages})
