@@ -72,7 +72,8 @@ class NodeParts(NodeEvents, ABC):
     are in seconds unless a name says ns.
 
     `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
-    over a partition, `on_unreadable(partition, reason)` when a settle log can't be read.
+    over a partition, `on_unreadable(partition, reason)` when a settle log can't be read. `error_texts`: the log has the
+    text of a handler's exception.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class NodeParts(NodeEvents, ABC):
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
         on_unreadable: Callable[[int, str], None] | None = None,
+        error_texts: bool = True,
         tuning: NodeTuning = DEFAULT,
     ) -> None:
         self.store, self.cluster_config, self.env, self.id = store, cluster_config, env, node_id
@@ -110,7 +112,7 @@ class NodeParts(NodeEvents, ABC):
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
         self.clock = StoreClock(store, self.times)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
-        self._failure_log = FailureLog()
+        self._failure_log = FailureLog(error_texts=error_texts)
         self._build_handlers(handler, push)
         self._build_queues(topic_of, draining_of)
         self._build_eligibility()

@@ -22,6 +22,7 @@ Storage = Literal["file", "memory"]
 Placement = Literal["bounded-ring", "range", "round-robin"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogErrors = Literal["text", "type"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,10 @@ class Settings:
     """The format of the log. `auto` is `console` on a terminal, else `json`."""
     log_level: Annotated[LogLevel, values.choice(*get_args(LogLevel))] = "info"
     """The lowest level that is logged."""
+    log_errors: Annotated[LogErrors, values.choice(*get_args(LogErrors))] = "text"
+    """Whether the line of a failed attempt has the start of the error's text, or only its type. The text of some errors
+    quotes the message.
+    """
 
     # ---- HTTP push
     push_private: Annotated[bool, values.flag] = False

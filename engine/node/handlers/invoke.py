@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.handled import MESSAGES
 from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.node.handlers.threads import Threads
 
@@ -64,6 +65,7 @@ class HandlerInvoker:
         if self._push is not None and messages[0].queue.rules.pushed and len(messages) == 1:
             await self._push(messages[0])
             return  # (a batch that was made before its topic got `push` still goes to the handler)
+        MESSAGES.set(messages)
         given = list(messages) if self._handler.batch else messages[0]
         if self._handler.is_async:
             await self._handler.call(given)

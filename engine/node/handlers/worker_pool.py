@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.handled import HOLDER, MESSAGES
 from evenlane.engine.node.handlers import fork_guard
 from evenlane.engine.node.handlers.ack_deadline import AckDeadline
 from evenlane.engine.node.handlers.loop_slice import LoopSlice
@@ -127,8 +128,9 @@ class WorkerPool:
         reporter, trust, slice_, signal = self._reporter, self._trust, self._slice, self._signal
         take, waiting, wait = source.next, signal.waiting, slice_.wait
         times, done = self._times, self._scheduler.finish
-        task = asyncio.current_task()
+        task, note_handled = asyncio.current_task(), MESSAGES.set
         assert task is not None
+        HOLDER.set(worker)
         now = now_ns()
         while not self._stopping:
             if now > slice_.end:
@@ -153,10 +155,12 @@ class WorkerPool:
             try:
                 # The lease is checked once more: the process may have been suspended since `now`.
                 if plain is not None and not first._queue.rules.pushed and now_ns() < trust.until:  # noqa: SLF001
+                    note_handled(messages)
                     await plain(first)
                 else:
                     await calls.run(messages)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
+                note_handled(NOTHING)  # the lines that follow are the node's own
                 reporter.on_error(worker, error, stopping=self._stopping, may_cancel=self._may_cancel())
                 now = now_ns()
             else:
