@@ -31,6 +31,9 @@ class MessageFilter(logging.Filter):
     Add it to a handler of `logging`, not to a logger, which doesn't filter the records of its children.
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def filter(self, record: logging.LogRecord) -> bool:
         for name, value in _fields().items():
             if not hasattr(record, name):

@@ -23,6 +23,7 @@ Placement = Literal["bounded-ring", "range", "round-robin"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogErrors = Literal["text", "type"]
+Traces = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,10 @@ class Settings:
     log_errors: Annotated[LogErrors, values.choice(*get_args(LogErrors))] = "text"
     """Whether the line of a failed attempt has the start of the error's text, or only its type. The text of some errors
     quotes the message.
+    """
+    traces: Annotated[Traces, values.choice(*get_args(Traces))] = "auto"
+    """Whether puts and attempts become spans of OpenTelemetry. `auto`: if the process has set a tracer provider before
+    it opens its node or producer.
     """
 
     # ---- HTTP push
