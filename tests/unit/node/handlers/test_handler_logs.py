@@ -1,6 +1,7 @@
 """A handler's own log lines name the message; no other lines do."""
 
 import asyncio
+import json
 import logging
 import threading
 
@@ -9,6 +10,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from evenlane import MessageFilter, add_message_fields, batch
+from evenlane.engine.base import log_setup
 from evenlane.engine.node.handlers.handler import Handler
 from tests.support.node.keyed import QUICK
 from tests.support.node.world import World, topic
@@ -159,6 +161,27 @@ async def test_nodes_own_lines_stay_as_they_are(lines):
     assert {"project", "id", "attempt", "partition", "epoch", "error", "where", "then", "event", "log_level"} == {
         *failed
     }
+
+
+async def test_logs_of_the_command_name_the_message(capsys):
+    """As `evenlane run` sets them up."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    log_setup.setup("json")
+    try:
+        async with World() as world:
+            message_id = await world.put()
+            await world.node(lambda _message: say("handler"))
+            await world.all_gone()
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(capture=False)
+        structlog.reset_defaults()
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [("acme", message_id, 1)] * 2 == [
+        (line["project"], line["id"], line["attempt"]) for line in lines if line["event"] == "handler"
+    ]
 
 
 def test_lines_outside_of_a_handler_name_no_message(lines, records):
