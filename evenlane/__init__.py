@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evenlane.engine.app.application import Evenlane
     from evenlane.engine.app.typed_message import Message
     from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.base.handler_logs import MessageFilter, add_message_fields
     from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
     from evenlane.engine.core.message.message import batch
     from evenlane.engine.core.ports import Receipt
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Engine": "evenlane.engine.runtime.engine",
     "Evenlane": "evenlane.engine.app.application",
+    "MessageFilter": "evenlane.engine.base.handler_logs",
     "Message": "evenlane.engine.core.message.message",
     "Pause": "evenlane.engine.core.message.handler_exceptions",
     "Producer": "evenlane.engine.producer",
@@ -44,6 +46,7 @@ _HOMES = {
     "Reject": "evenlane.engine.core.message.handler_exceptions",
     "Retry": "evenlane.engine.core.message.handler_exceptions",
     "Settings": "evenlane.engine.base.config.settings",
+    "add_message_fields": "evenlane.engine.base.handler_logs",
     "batch": "evenlane.engine.core.message.message",
     "BacklogFull": "evenlane.engine.errors",
     "ConfigError": "evenlane.engine.errors",
@@ -55,8 +58,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "BacklogFull", "ConfigError", "Engine", "Evenlane", "EvenlaneError", "InvalidName", "Message", "NotAcknowledged",
-    "Pause", "PayloadTooLarge", "Producer", "Put", "Receipt", "Reject", "Retry", "Settings", "UnknownProject", "batch",
+    "BacklogFull", "ConfigError", "Engine", "Evenlane", "EvenlaneError", "InvalidName", "Message", "MessageFilter",
+    "NotAcknowledged", "Pause", "PayloadTooLarge", "Producer", "Put", "Receipt", "Reject", "Retry", "Settings",
+    "UnknownProject", "add_message_fields", "batch",
 ]  # fmt: skip
 
 

@@ -31,6 +31,8 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "batch": (),
     "Engine": ("run", "stop"),
     "Settings": ("node_id", "shown"),
+    "add_message_fields": (),
+    "MessageFilter": ("filter",),
 }  # fmt: skip
 _WITHOUT_CONSTRUCTOR = {"Message": "", "Settings": "Its fields are the [settings](settings.md)."}
 _WIDTH = 100

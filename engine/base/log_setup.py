@@ -10,6 +10,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from evenlane.engine.base.config.settings import LogFormat, LogLevel
+from evenlane.engine.base.handler_logs import add_message_fields
 
 # Messages of these libraries below their level are irrelevant here; grpc's C core writes to stderr on its own.
 _QUIET = {
@@ -68,6 +69,7 @@ def to_stderr() -> None:
 def _build_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
+        add_message_fields,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.handlers.handler import Handler
     from evenlane.engine.node.handlers.routes import RouteTable
+    from evenlane.engine.tracing.attempt_tracer import AttemptTracer
     from evenlane.quota.topics.topic import Topic
 
 
@@ -74,7 +75,8 @@ class NodeParts(NodeEvents, ABC):
     otherwise be dead-lettered. Times are in seconds unless a name says ns.
 
     `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
-    over a partition, `on_unreadable(partition, reason)` when a settle log can't be read.
+    over a partition, `on_unreadable(partition, reason)` when a settle log can't be read. `error_texts`: the log has the
+    text of a handler's exception. `tracer` makes a span for each attempt.
     """
 
     def __init__(
@@ -99,6 +101,8 @@ class NodeParts(NodeEvents, ABC):
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
         on_unreadable: Callable[[int, str], None] | None = None,
+        error_texts: bool = True,
+        tracer: AttemptTracer | None = None,
         tuning: NodeTuning = DEFAULT,
     ) -> None:
         self.store, self.cluster_config, self.env, self.id = store, cluster_config, env, node_id
@@ -112,7 +116,11 @@ class NodeParts(NodeEvents, ABC):
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
         self.clock = StoreClock(store, self.times)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
-        self._failure_log = FailureLog()
+        self._failure_log = FailureLog(
+            error_texts=error_texts, on_dead=tracer.on_dead_letter if tracer is not None else None
+        )
+        if tracer is not None:
+            routes, push, fallback = _trace(tracer, routes, push, fallback)
         self._build_handlers(push)
         self._build_queues(routes, topic_of, draining_of)
         self._build_eligibility()
@@ -214,3 +222,17 @@ class NodeParts(NodeEvents, ABC):
     @abstractmethod
     def _on_hung_threads(self, threads: int) -> None:
         """Called with the number of handler threads that hang, whenever it has grown."""
+
+
+def _trace(
+    tracer: AttemptTracer,
+    routes: RouteTable,
+    push: Callable[[Message], Awaitable[None]] | None,
+    fallback: Handler | None,
+) -> tuple[RouteTable, Callable[[Message], Awaitable[None]] | None, Handler | None]:
+    """The same handlers, each in spans."""
+    return (
+        routes.traced(tracer.trace_handler),
+        tracer.trace_handler(push, is_async=True, batch=None) if push is not None else None,
+        fallback.traced(tracer.trace_handler) if fallback is not None else None,
+    )

@@ -28,9 +28,10 @@ from evenlane.engine.producer.pipeline.window import PutWindow
 from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import RateLimiter, check_admission
 from evenlane.engine.producer.tuning import DEFAULT
+from evenlane.engine.tracing.switch import find_tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from datetime import datetime
     from types import TracebackType
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.producer.pipeline.router import Topics
     from evenlane.engine.producer.put import Outcome
+    from evenlane.engine.producer.put_tracer import PutTracer
 
 WINDOW_MESSAGES = 4_096
 WINDOW_BYTES = 16 << 20
@@ -52,7 +54,7 @@ class Producer:
     not closed. Without `duplicate_protection` no id is sent, and a message that had to be resent may be stored twice.
     With `admission`, the producer limits puts for each topic to `admission` x its qps; the wait is part of `timeout`.
     `counts` is the connection for nodes' backlog reports; by default the producer opens its own, unless `store` is an
-    open store.
+    open store. `tracer_provider` takes the place of the process's provider of OpenTelemetry.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Producer:
         counts: RequestBus | None = None,
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
+        tracer_provider: object | None = None,
     ) -> None:
         named = store if isinstance(store, str) else None
         self._settings = _settings(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
@@ -88,6 +91,9 @@ class Producer:
         self._open = AsyncExitStack()
         self._open_store: Store | None = None
         self._pipeline: PutPipeline | None = None
+        self._deliver: Callable[[Put], Awaitable[Receipt]] = _refuse  # set while it is open
+        self._tracer_provider = tracer_provider
+        self._tracer: PutTracer | None = None  # decided by `open`
         self._auto_create: TopicAutoCreate | None = None
 
     async def __aenter__(self) -> Self:
@@ -101,6 +107,7 @@ class Producer:
 
     async def open(self) -> None:
         """Connect, and create missing streams. Raises Unreachable, ConfigError."""
+        tracer = find_tracer(self._settings.traces, self._tracer_provider)
         async with AsyncExitStack() as opened:
             store, topics, cluster_config = await self._connect(opened)
             lanes = _list_lanes(cluster_config)
@@ -132,12 +139,22 @@ class Producer:
             router = Router(self._settings.env, topics, cluster_config, store, duplicate_protection=self._protected)
             self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
             self._open_store = store
+            self._deliver = self._pipeline.deliver
+            if tracer is not None:
+                self._trace(tracer, self._deliver)
             self._open = opened.pop_all()
 
     async def close(self) -> None:
         """Close. Puts that still wait for their acknowledgement fail. May be called twice."""
-        self._pipeline = None
+        self._pipeline, self._deliver = None, _refuse
         await self._open.aclose()
+
+    def _trace(self, tracer: Any, deliver: Callable[[Put], Awaitable[Receipt]]) -> None:
+        """Give each put a span from now on."""
+        from evenlane.engine.producer.put_tracer import PutTracer  # noqa: PLC0415 - it needs OpenTelemetry
+
+        made = self._tracer = PutTracer(tracer)
+        self._deliver = lambda put: made.deliver(put, deliver)
 
     def _connect_counts(self) -> Callable[[], RequestBus] | None:
         if self._counts is not None:
@@ -197,7 +214,7 @@ class Producer:
         stored).
         """
         put = Put(project, body, priority, key, group, delay, due, ttl, id, headers)
-        return await self._get_pipeline().deliver(put)
+        return await self._deliver(put)
 
     async def put_many(self, puts: Iterable[Put] | AsyncIterable[Put]) -> list[Outcome]:
         """Put all messages concurrently. Returns in order, for each put, its Receipt or the error that
@@ -214,6 +231,13 @@ class Producer:
         Returns when all puts have their outcome. If it is cancelled or `puts` raises, puts in flight are abandoned:
         they may or may not be stored.
         """
+        if self._tracer is None:
+            await self._put_each(puts, done)
+            return
+        with self._tracer.batch(done) as traced:
+            await self._put_each(traced.trace(puts), traced.done)
+
+    async def _put_each(self, puts: Iterable[Put] | AsyncIterable[Put], done: Callable[[int, Outcome], None]) -> None:
         batch = BatchPut(self._get_pipeline(), done)
         try:
             if isinstance(puts, AsyncIterable):
@@ -239,6 +263,11 @@ class Producer:
         if self._pipeline is None:
             raise ProducerClosed(CLOSED)
         return self._pipeline
+
+
+async def _refuse(_put: Put) -> Receipt:
+    """The delivery of a producer that isn't open."""
+    raise ProducerClosed(CLOSED)
 
 
 def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:

@@ -54,8 +54,9 @@ class Engine:
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; omitted arguments come from the
     settings. `on_ready(partitions, generation)` is called each time the node has carried out a plan, and once it has
     waited 2 s for a plan or for other nodes to release its partitions. `supervision` ends the process's leases after
-    its exit. For control experiments: without `shares` no leader lends quota between nodes; `scheduler(concurrency)`
-    makes a scheduler other than the product's.
+    its exit. `tracer_provider` takes the place of the process's provider of OpenTelemetry. For control experiments:
+    without `shares` no leader lends quota between nodes; `scheduler(concurrency)` makes a scheduler other than the
+    product's.
 
     Its properties are its state for metrics, pages and HTTP routes (`NodeView`). Those that belong to a session are
     None between two sessions.
@@ -72,6 +73,7 @@ class Engine:
         supervision: Supervision | None = None,
         shares: bool = True,
         scheduler: Callable[[int], Scheduler[Queue]] | None = None,
+        tracer_provider: object | None = None,
         **flags: Any,
     ) -> None:
         given = {name: value for name, value in flags.items() if value is not None}
@@ -79,7 +81,7 @@ class Engine:
         application = application_of(handler, fallback)
         self._process = ProcessParts(
             settings or load(given).settings, application.routes, application.fallback, scheduler,
-            connect or connections.Connections(), supervision or Unsupervised(),
+            connect or connections.Connections(), supervision or Unsupervised(), tracer_provider,
         )  # fmt: skip
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._moves_shares = shares

@@ -26,6 +26,7 @@ from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.engine.runtime.topics import NodeTopics
 from evenlane.engine.telemetry.loop_lag import LoopLag
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
+from evenlane.engine.tracing.switch import find_attempt_tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.handlers.routes import RouteTable
     from evenlane.engine.node.node import Node
     from evenlane.engine.runtime.supervision import Supervision
+    from evenlane.engine.tracing.attempt_tracer import AttemptTracer
 
 _log = structlog.get_logger(__name__)
 
@@ -57,6 +59,7 @@ class ProcessParts:
         scheduler: Callable[[int], Scheduler[Queue]] | None,
         connections: Connections,
         supervision: Supervision,
+        tracer_provider: object | None = None,
     ) -> None:
         self.settings, self.id = settings, settings.node_id()
         self.routes, self.fallback, self.scheduler = routes, fallback, scheduler
@@ -65,7 +68,9 @@ class ProcessParts:
         self.coordination = connections.etcd(settings)
         self.keeper = Keeper(connections, settings, self.id, self.coordination)
         self.leases = LeaseLedger(self.coordination, supervision)
-        self.pusher = LazyPusher(settings)
+        self.pusher = LazyPusher(settings, self._inject_trace)
+        self._tracer_provider = tracer_provider
+        self.tracer: AttemptTracer | None = None  # decided by `open`
         self.stats, self.loop_lag = ProcessStats(), LoopLag()
         self.records = RecordReader(settings.env)
         self.troubles = Troubles()
@@ -75,9 +80,17 @@ class ProcessParts:
 
     async def open(self, node: Callable[[], Node | None]) -> None:
         """Watch the event loop. `node()` returns the node of the present session. Raises ConfigError."""
+        settings = self.settings
+        self.tracer = find_attempt_tracer(
+            settings.traces, self._tracer_provider, error_texts=settings.log_errors == "text"
+        )
         await self.pusher.check()
         self.loop_lag.open()
         self.keeper.watch(self.loop_lag, node, self.routes.name, self.troubles)
+
+    def _inject_trace(self, headers: dict[str, str]) -> None:
+        if self.tracer is not None:
+            self.tracer.inject(headers)
 
     async def close(self) -> None:
         """Close. No effect if never opened."""

@@ -194,7 +194,8 @@ class Session:
             push=process.pusher.push, fallback=process.fallback,
             scheduler=process.scheduler(settings.concurrency) if process.scheduler is not None else None,
             counters=process.counters, times=cluster.times, on_stop=self._on_fatal, on_fenced=self._on_lost,
-            on_unreadable=process.unreadable_logs.note,
+            on_unreadable=process.unreadable_logs.note, error_texts=settings.log_errors == "text",
+            tracer=process.tracer,
             limits=MemoryBudget(settings.payload_budget, settings.read_ahead, settings.index_limit),
         )  # fmt: skip
 

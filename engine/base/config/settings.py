@@ -22,6 +22,8 @@ Storage = Literal["file", "memory"]
 Placement = Literal["bounded-ring", "range", "round-robin"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+LogErrors = Literal["text", "type"]
+Traces = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,14 @@ class Settings:
     """The format of the log. `auto` is `console` on a terminal, else `json`."""
     log_level: Annotated[LogLevel, values.choice(*get_args(LogLevel))] = "info"
     """The lowest level that is logged."""
+    log_errors: Annotated[LogErrors, values.choice(*get_args(LogErrors))] = "text"
+    """Whether the line of a failed attempt has the start of the error's text, or only its type. The text of some errors
+    quotes the message.
+    """
+    traces: Annotated[Traces, values.choice(*get_args(Traces))] = "auto"
+    """Whether puts and attempts become spans of OpenTelemetry. `auto`: if the process has set a tracer provider before
+    it opens its node or producer.
+    """
 
     # ---- HTTP push
     push_private: Annotated[bool, values.flag] = False

@@ -1,8 +1,8 @@
 """The log fields of a message or a lane: the same everywhere, and never the message's content.
 
-A handler's exception is logged by its type and the place where it was raised, without its text: validation errors, for
-one, quote the value that they reject, which is the payload. The text is in the dead letter, for those who may see
-messages.
+A handler's exception is logged by its type, the start of its text, and the place where it was raised. Validation errors
+quote the value that they reject, which is the payload: with `log_errors = "type"` the log has no text, and only the
+dead letter has it, for those who may see messages.
 """
 
 from __future__ import annotations

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.handled import HOLDER, MESSAGES
 from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
 from evenlane.engine.node.handlers.handler import name_of
 from evenlane.engine.node.handlers.invoke import is_of_handler, plainly
 from evenlane.engine.node.handlers.threads import Threads
+from evenlane.engine.node.handlers.worker import NOTHING, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,8 +99,19 @@ class Fallback:
             task.cancel()
 
     async def _call(self, message: Message) -> None:
+        worker = Worker()
+        worker.messages = [message]
+        HOLDER.set(worker)
+        MESSAGES.set(worker.messages)
+        try:
+            await self._handle(message)
+        finally:
+            worker.messages = NOTHING
+
+    async def _handle(self, message: Message) -> None:
         if not self._handler.is_async:
-            await self._threads.run(partial(plainly, self._handler.call, message))
+            call = partial(plainly, self._handler.call, message)
+            await self._threads.run(partial(contextvars.copy_context().run, call))
             return
         try:
             await self._handler.call(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,10 @@ class Handler:
         return (
             self.label or f"{getattr(self.call, '__module__', None) or type(self.call).__module__}:{name_of(self.call)}"
         )
+
+    def traced(self, trace: Callable[..., Callable[[Any], Any]]) -> Handler:
+        """The same handler, in spans: `trace(call, is_async=, batch=)` wraps the call."""
+        return replace(self, call=trace(self.call, is_async=self.is_async, batch=self.batch), label=self.name)
 
     @classmethod
     def of(cls, call: Callable[[Any], Any]) -> Handler:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.handled import MESSAGES
 from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.node.handlers.threads import Threads
 
@@ -58,6 +59,7 @@ class HandlerInvoker:
         handler = _handler_of(messages[0])
         if handler is None:  # its topic, or the node's rules for it, have changed since it was chosen
             raise Untrusted
+        MESSAGES.set(messages)
         given: Any = messages[0]
         if handler.batch:
             given = list(messages)

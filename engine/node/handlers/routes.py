@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -101,6 +101,10 @@ class RouteTable:
     def of(cls, call: Callable[[Any], Any]) -> RouteTable:
         """All messages go to one handler. Raises ConfigError."""
         return cls([Route(ALL, Handler.of(call))])
+
+    def traced(self, trace: Callable[..., Callable[[Any], Any]]) -> RouteTable:
+        """The same routes, with each handler in spans: see `Handler.traced`."""
+        return RouteTable([replace(route, handler=route.handler.traced(trace)) for route in self._routes], self._header)
 
     @property
     def has_batches(self) -> bool:

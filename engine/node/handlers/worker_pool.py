@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.handled import HOLDER, MESSAGES
 from evenlane.engine.node.handlers import fork_guard
 from evenlane.engine.node.handlers.ack_deadline import AckDeadline
 from evenlane.engine.node.handlers.loop_slice import LoopSlice
@@ -122,13 +123,14 @@ class WorkerPool:
         self._calls.close()
         return stuck
 
-    async def _work(self, worker: Worker) -> None:  # noqa: C901, PLR0912 - a call costs 1 % of a message
+    async def _work(self, worker: Worker) -> None:  # noqa: C901, PLR0912, PLR0915 - a call costs 1 % of a message
         calls, workers, source = self._calls, self._workers, self._source
         reporter, trust, slice_, signal = self._reporter, self._trust, self._slice, self._signal
         take, waiting, wait = source.next, signal.waiting, slice_.wait
         times, done = self._times, self._scheduler.finish
-        task = asyncio.current_task()
+        task, note_handled = asyncio.current_task(), MESSAGES.set
         assert task is not None
+        HOLDER.set(worker)
         now = now_ns()
         while not self._stopping:
             if now > slice_.end:
@@ -154,10 +156,12 @@ class WorkerPool:
             try:
                 # The lease is checked once more: the process may have been suspended since `now`.
                 if call is not None and now_ns() < trust.until:
+                    note_handled(messages)
                     await call(first)
                 else:
                     await calls.run(messages)
             except BaseException as error:  # noqa: BLE001 - SystemExit of a handler must not end the node
+                note_handled(NOTHING)  # the lines that follow are the node's own
                 reporter.on_error(worker, error, stopping=self._stopping, may_cancel=self._may_cancel())
                 now = now_ns()
             else:

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING
 from evenlane.engine.base.aio.lazy import Lazy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.push.pusher import Pusher
 
 
 class LazyPusher:
-    """Call `check`, then `push`, finally `close`."""
+    """Call `check`, then `push`, finally `close`. `inject` adds trace headers to those of a push."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, inject: Callable[[dict[str, str]], None]) -> None:
         self._settings = settings
-        self._pusher: Lazy[Pusher] = Lazy("evenlane.engine.node.push.pusher", lambda module: module.Pusher(settings))
+        self._pusher: Lazy[Pusher] = Lazy(
+            "evenlane.engine.node.push.pusher", lambda module: module.Pusher(settings, inject=inject)
+        )
 
     async def check(self) -> None:
         """Raises ConfigError for unreadable certificates."""

@@ -20,6 +20,8 @@ from evenlane.engine.node.push.signature import signature, webhook_id
 from evenlane.engine.push import handle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.node.push.endpoint import Endpoint
@@ -39,9 +41,14 @@ class Pusher:
     it raises Pause if the endpoint should be paused, and PushFailed if the attempt failed.
     """
 
-    def __init__(self, settings: Settings, tuning: PushTuning = DEFAULT) -> None:
-        """Raises ConfigError."""
-        self._tuning = tuning
+    def __init__(
+        self,
+        settings: Settings,
+        tuning: PushTuning = DEFAULT,
+        inject: Callable[[dict[str, str]], None] | None = None,
+    ) -> None:
+        """`inject` adds trace headers to those of a push. Raises ConfigError."""
+        self._tuning, self._inject = tuning, inject
         self._private = settings.push_private
         self._tls = tls(settings.push_ca)
         self._secrets = SecretFiles(settings.push_secrets)
@@ -107,6 +114,8 @@ class Pusher:
             message.headers, endpoint.headers, identity=identity, timestamp=timestamp, attempt=message.attempt,
             signature=signature(secret.keys, identity, timestamp, message.body) or None,
         )  # fmt: skip
+        if self._inject is not None:
+            self._inject(headers)
         return await self._open_client().post(endpoint.url, headers, message.body, timeout, endpoint.where)
 
     def _judge(self, endpoint: Endpoint, secret: Secret, answer: PushResponse) -> None:

@@ -8,10 +8,12 @@ import structlog
 
 from evenlane.engine.base.log_throttle import LogThrottle
 from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
-from evenlane.engine.core.message.error_text import failure, find_origin, shorten
+from evenlane.engine.core.message.error_text import failure, find_origin, format_traceback, shorten
 from evenlane.engine.core.message.log_fields import lane_fields, message_fields
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.handler_exceptions import Pause
     from evenlane.engine.core.message.message import Message
@@ -25,9 +27,13 @@ _MOST_DEAD_LETTERS = 5  # dead letters per project
 class FailureLog:
     """Throttles these log events. In each ten seconds it logs the first failed attempt per project and type of error,
     and the first five dead letters per project; the rest is summed up in one line.
+
+    `error_texts`: log the text of a handler's exception, and its traceback at level debug, too. `on_dead(message,
+    reason)` is called for each dead letter of a queue, logged or not.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, error_texts: bool = True, on_dead: Callable[[Message, str], None] | None = None) -> None:
+        self._error_texts, self._on_dead = error_texts, on_dead
         self._failed = LogThrottle(1, _log_more_failed)
         self._dead = LogThrottle(_MOST_DEAD_LETTERS, _log_more_dead)
         self._refused = LogThrottle(1, _log_more_refused)
@@ -41,13 +47,17 @@ class FailureLog:
             _log.warning(
                 "an attempt failed",
                 **message_fields(message),
-                error=failure(error),
+                error=failure(error, with_text=self._error_texts),
                 where=find_origin(error),
                 then=follows,
             )
+            if self._error_texts:
+                _log.debug("a failed attempt's traceback", **message_fields(message), exception=format_traceback(error))
 
     def dead(self, message: Message, reason: str) -> None:
         """The message was dead-lettered."""
+        if self._on_dead is not None:
+            self._on_dead(message, reason)
         if self._dead.may_log(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 

@@ -42,10 +42,60 @@ async def test_failed_attempt_and_dead_letter_are_logged(log):
         await until(world.dead)
         await world.all_gone()
     first = logged(log, "an attempt failed", project="acme", id=message_id, attempt=1, epoch=1)
-    assert ("ValueError", True) == (first["error"], first["where"].startswith("test_logs_messages.py:"))
+    assert ("ValueError: bad order b'x'", True) == (first["error"], first["where"].startswith("test_logs_messages.py:"))
     assert first["then"].startswith("again in ")
     dead = logged(log, "dead-lettered", project="acme", id=message_id, attempt=2, reason="failed 2 times")
     assert first["partition"] == dead["partition"]
+
+
+async def test_errors_text_is_cut_to_one_short_line(log):
+    async def handle(_message):
+        raise ValueError("line one\nline two " + "x" * 1_000)
+
+    async with World(acme=topic(**ONCE)) as world:
+        await world.put()
+        await world.node(handle)
+        await until(world.dead)
+    error = logged(log, "an attempt failed")["error"]
+    assert error.startswith("ValueError: line one line two xxx")
+    assert len(error) == 200
+
+
+async def test_error_without_readable_text_is_logged(log):
+    class Odd(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    async def handle(_message):
+        raise Odd
+
+    async with World(acme=topic(**ONCE)) as world:
+        await world.put()
+        await world.node(handle)
+        await until(world.dead)
+    assert "Odd: (its text isn't available)" == logged(log, "an attempt failed")["error"]
+
+
+async def test_traceback_of_a_failed_attempt_is_logged_at_debug(log):
+    async with World(acme=topic(**ONCE)) as world:
+        message_id = await world.put()
+        await world.node(fails)
+        await until(world.dead)
+    [line] = [line for line in log if line["event"] == "a failed attempt's traceback"]
+    assert ("debug", message_id) == (line["log_level"], line["id"])
+    assert line["exception"].startswith("Traceback (most recent call last):\n")
+    assert line["exception"].endswith(
+        "in fails\n    raise ValueError(f\"bad order {message.body!r}\")\nValueError: bad order b'x'"
+    )
+
+
+async def test_cautious_log_has_the_type_of_an_error_alone(log):
+    async with World(acme=topic(**ONCE)) as world:
+        await world.put()
+        await world.node(fails, error_texts=False)
+        await until(world.dead)
+    assert "ValueError" == logged(log, "an attempt failed")["error"]
+    assert "a failed attempt's traceback" not in events(log)
 
 
 async def test_invalid_header_is_logged_once_per_project(log):
@@ -226,8 +276,8 @@ def output(capsys):
     structlog.reset_defaults()
 
 
-async def test_log_never_has_payloads_headers_or_keys(output):
-    """Whatever a handler raises."""
+async def test_cautious_log_never_has_payloads_headers_or_keys(output):
+    """Whatever a handler raises, if the log has only the types of errors."""
 
     async def handle(message):
         text = f"{message.body!r} {message.headers} {message.key}"
@@ -254,7 +304,7 @@ async def test_log_never_has_payloads_headers_or_keys(output):
             await world.put(MARK.encode(), id=message_id, headers=headers)
         await world.put(MARK.encode(), project="short", headers=headers)
         await world.store.put("lanes.online.0.acme.0.urgent", b"", MARK.encode())
-        node = await world.node(handle, fallback=Handler.of(fallback))
+        node = await world.node(handle, fallback=Handler.of(fallback), error_texts=False)
         await until(lambda: len(world.dead()) == 8)
         await node.stop(1)
     output_text = output()

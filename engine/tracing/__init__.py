@@ -1,0 +1,1 @@
+"""Traces: spans of OpenTelemetry for puts and attempts."""

@@ -1,0 +1,8 @@
+import pytest
+
+from tests.support.spans import Spans
+
+
+@pytest.fixture
+def spans():
+    return Spans()
