@@ -8,10 +8,11 @@ import structlog
 from opentelemetry.trace import SpanKind, StatusCode
 from structlog.testing import LogCapture
 
-from evenlane import Pause, Reject, Retry, add_message_fields, batch
+from evenlane import Evenlane, Message, Pause, Reject, Retry, add_message_fields, batch
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.tracing.switch import find_attempt_tracer
+from tests.support.app import Order, Running
 from tests.support.node.keyed import QUICK
 from tests.support.node.world import CLUSTER_CONFIG, World, topic
 from tests.support.producer_world import accepted
@@ -267,3 +268,30 @@ async def test_node_without_a_tracer_calls_the_handler_itself(world):
     await world.put()
     await world.all_gone()
     assert {handle} == {queue.rules.call for queue in node.queues.of_project("acme")}
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_application_is_traced_with_its_middleware_and_bodies(spans, tracer, is_async):
+    """A body that doesn't fit is a rejection in the span."""
+    app, seen = Evenlane(), []
+
+    async def bill(message: Message[Order]):
+        seen.append(message.data)
+
+    def bill_plainly(message: Message[Order]):
+        seen.append(message.data)
+
+    @app.middleware
+    async def around(message, call_next):
+        await call_next(message)
+
+    app.handler("acme")(bill if is_async else bill_plainly)
+    async with Running(app, "acme", tracer=tracer) as running:
+        await running.put("acme", b'{"id": 1, "amount": 2}', headers=HEADERS)
+        await running.all_gone()
+        assert TRACE == trace_of(spans.one("process acme"))
+        await running.put("acme", b"{}", headers=HEADERS)
+        await running.all_gone()
+    assert [Order(1, 2)] == seen
+    rejected = [span for span in spans.named("process acme") if "reject" in {event.name for event in span.events}]
+    assert 1 == len(rejected)
