@@ -8,7 +8,7 @@ from typer.exceptions import TyperException
 
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge
 
-DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_USE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 # Errors that are found without contacting a server.
 _WRONG_USE = (ConfigError, InvalidName, InvalidPut, InvalidTopic, PayloadTooLarge)

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from evenlane.engine.cli.entry_points import RootGroup
-from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, report
+from evenlane.engine.cli.errors import DONE, FAILED, INTERRUPTED, TERMINATED, report
 from evenlane.engine.cli.options import Debug
 from evenlane.engine.cli.output import new_app
+from evenlane.engine.runtime.process_end import exit_process, is_terminated
 
 
 class _Commands(RootGroup):
@@ -53,7 +54,7 @@ def root() -> RootGroup:
 
 
 def main() -> None:
-    sys.exit(run(sys.argv[1:]))
+    exit_process(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -70,8 +71,9 @@ def run_reported(command: Callable[[], object], *, debug: bool) -> int:
         code = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("evenlane: interrupted", file=sys.stderr)  # noqa: T201
-        return INTERRUPTED
+        word, code = ("terminated", TERMINATED) if is_terminated() else ("interrupted", INTERRUPTED)
+        print(f"evenlane: {word}", file=sys.stderr)  # noqa: T201
+        return code
     except BrokenPipeError:
         _abandon_stdout()
         return DONE
@@ -84,6 +86,8 @@ def run_reported(command: Callable[[], object], *, debug: bool) -> int:
         return FAILED
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
         return report(error, debug=debug)
+    if code == INTERRUPTED and is_terminated():  # typer's own answer to KeyboardInterrupt
+        code = TERMINATED
     return code if isinstance(code, int) else DONE
 
 

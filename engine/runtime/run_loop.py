@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import uvloop
@@ -21,11 +22,14 @@ _FAREWELL_S = 1.0
 
 def run_loop(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end on uvloop. Tasks that ignore their cancellation are abandoned: asyncio's own shutdown
-    would wait forever for such a handler, whether `work` returned, failed, or was interrupted by Ctrl-C.
+    would wait forever for such a handler, whether `work` returned, failed, or was interrupted by Ctrl-C. Nor does it
+    wait for calls that still run in threads: `exit_process` does.
     """
     tune_gc()
     main: set[asyncio.Task[Any]] = set()
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    threads = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    runner.get_loop().set_default_executor(threads)
     returned = False
     try:
         result = runner.run(_run_noted(work, main))
@@ -38,6 +42,8 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
                 sys.stderr.flush()
                 os._exit(1)
         else:
+            threads.shutdown(wait=False, cancel_futures=True)
+            runner.get_loop().set_default_executor(ThreadPoolExecutor())  # an idle one, which `close` waits for
             runner.close()
     return result
 

@@ -6,6 +6,8 @@ import asyncio
 import signal
 from typing import TYPE_CHECKING, Protocol
 
+from evenlane.engine.runtime.process_end import interrupt, leave_at_once
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,18 +23,26 @@ class ProgressIndicator(Protocol):
 
 
 async def serve(
-    engine: Engine, joined: Callable[[], None] | None = None, draining: ProgressIndicator | None = None
+    engine: Engine,
+    joined: Callable[[], None] | None = None,
+    draining: ProgressIndicator | None = None,
+    on_stop: Callable[[], None] | None = None,
 ) -> bool:
-    """Run a node until SIGTERM or SIGINT; return whether it ended clean. `joined` is called after it connects."""
+    """Run a node until SIGTERM or SIGINT; return whether it ended clean. `joined` is called after it connects, and
+    `on_stop` at the signal. A second signal ends the process at once.
+    """
     entering = asyncio.create_task(engine.__aenter__())
 
     def stop() -> None:
+        if on_stop is not None:
+            on_stop()
         engine.stop()
         if draining is not None:
             draining.start()
         entering.cancel()  # no effect once it is done; before, it may wait for etcd
 
-    on_signals(stop)
+    last = [draining.stop] if draining is not None else []
+    on_signals(stop, lambda number: leave_at_once(number, *last))
     try:
         await asyncio.wait({entering})
         if entering.cancelled():
@@ -49,25 +59,20 @@ async def serve(
             draining.stop()
 
 
-def on_signals(stop: Callable[[], object]) -> None:
-    """Call `stop` at the first SIGTERM or SIGINT. A second SIGTERM has no effect; a second SIGINT interrupts, even if a
-    handler blocks the loop.
+def on_signals(stop: Callable[[], object], again: Callable[[int], object] = interrupt) -> None:
+    """Call `stop` in the loop at the first SIGTERM or SIGINT, and `again` with the signal's number at each further one,
+    even if a handler blocks the loop.
     """
     loop = asyncio.get_running_loop()
-    stopping = interrupted = False
+    stopping = False
 
-    def once() -> None:
+    def on_signal(number: int, _frame: object) -> None:
         nonlocal stopping
-        if not stopping:
-            stopping = True
-            stop()
+        if stopping or loop.is_closed():
+            again(number)
+            return
+        stopping = True
+        loop.call_soon_threadsafe(stop)
 
-    def interrupt(_number: int, _frame: object) -> None:
-        nonlocal interrupted
-        if stopping or interrupted or loop.is_closed():
-            raise KeyboardInterrupt
-        interrupted = True
-        loop.call_soon_threadsafe(once)
-
-    loop.add_signal_handler(signal.SIGTERM, once)
-    signal.signal(signal.SIGINT, interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, on_signal)

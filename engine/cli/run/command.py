@@ -13,20 +13,22 @@ from evenlane.engine.cli.options import CommonOptions, common
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cli.run.lifeline import NodeReady
+    from evenlane.engine.cli.run.lifeline import Lifeline, NodeReady
     from evenlane.engine.runtime.engine import Engine
 
 # While nodes start together, partitions move between them; the ready line waits no longer than this for the moves.
 _SETTLED_WITHIN_S = 10.0
 _ANYWHERE, _FOR_EACH_CORE = 64, 8  # limits on processes, of which each can use a core and takes some 60 MB
 
-HandlerSpec = Annotated[
-    str,
+APP = "MODULE:FUNCTION or MODULE:APP"
+_Target = Annotated[str | None, typer.Argument(metavar="MODULE:NAME", help=f"The same as --handler: {APP}.")]
+_HandlerSpec = Annotated[
+    str | None,
     typer.Option(
-        "--handler", metavar="MODULE:FUNCTION", help="Handler of messages. Topics with push are pushed instead."
+        "--handler", metavar="MODULE:NAME", help=f"Handler of messages, {APP}. Topics with push are pushed instead."
     ),
 ]
 FallbackSpec = Annotated[
@@ -78,8 +80,9 @@ _Claims = Annotated[int | None, typer.Option("--claims", hidden=True, min=3)]
 @common
 def run(
     given: CommonOptions,
+    target: _Target = None,
     *,
-    handler: HandlerSpec,
+    handler: _HandlerSpec = None,
     fallback: FallbackSpec = None,
     node: _Node = None,
     concurrency: Concurrency = None,
@@ -92,7 +95,7 @@ def run(
     lifeline: _Lifeline = None,
     claims: _Claims = None,
 ) -> None:
-    """Run a node: handle the messages of the environment until SIGTERM, then drain.
+    """Run a node: handle the messages of the environment until SIGTERM, then drain. A second signal ends it at once.
 
     Every node pushes the topics with push by HTTP; a node that does nothing else needs --handler
     evenlane.engine.push:handle. Prints one line on stdout once it serves or is on standby, with its HTTP address
@@ -100,11 +103,13 @@ def run(
     ready, and restarts nodes that end unexpectedly.
 
     Example:
+      evenlane run shop:app
       evenlane run --handler shop.jobs:handle
       evenlane run --handler shop.jobs:handle --node worker-1 --concurrency 200
       evenlane run --handler shop.jobs:handle --node worker-1 --processes 4 --http-port 8080
       evenlane run --handler shop.jobs:handle --fallback shop.jobs:give_up
     """
+    handler = _choose(target, handler)
     flags: dict[str, object] = {
         "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "block_limit": block_limit,
         "start_timeout": start_timeout,
@@ -125,6 +130,17 @@ def run(
         raise typer.Exit(1)
 
 
+def _choose(target: str | None, handler: str | None) -> str:
+    """Return the only handler that is given, as argument or as option. Raises ConfigError."""
+    if target is not None and handler is not None:
+        raise ConfigError(
+            f"the handler is given twice, as {target!r} and as --handler {handler!r}: leave out one of them"
+        )
+    if (chosen := target if target is not None else handler) is None:
+        raise ConfigError("the handler is missing: give it as MODULE:FUNCTION or MODULE:APP, for example shop:app")
+    return chosen
+
+
 def prepare(settings: Settings) -> None:
     """Set up logs as configured."""
     from evenlane.engine.base.log_setup import setup
@@ -138,6 +154,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
     from structlog.contextvars import bind_contextvars
 
     from evenlane.engine.errors import EvenlaneError
+    from evenlane.engine.runtime.process_end import limit_end
     from evenlane.engine.runtime.run_loop import run_loop
 
     bind_contextvars(node=settings.node_id())  # distinguishes its logs from those of other nodes
@@ -154,6 +171,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
     from evenlane.engine.node.handlers.handler import load
     from evenlane.engine.runtime.engine import Engine
 
+    limit_end()
     call = load(handler)
     instead = load(fallback, "fallback") if fallback is not None else None
     ready_lines: list[NodeReady] = []
@@ -170,7 +188,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
 
     engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
     try:
-        clean = run_loop(_run_guarded(engine, line.report_joined if line is not None else None))
+        clean = run_loop(_run_guarded(engine, line))
     except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
         cause = _of_handler(error)
         if not cause or (engine.is_stopping and isinstance(error, KeyboardInterrupt)):  # a second Ctrl-C
@@ -243,10 +261,13 @@ def _print_ready(node: str, ready: NodeReady, each: Iterable[NodeReady]) -> None
     print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
 
 
-async def _run_guarded(engine: Engine, joined: Callable[[], None] | None) -> bool:
+async def _run_guarded(engine: Engine, line: Lifeline | None) -> bool:
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.cli.run.watchdog import Watchdog
     from evenlane.engine.runtime.serve import serve
 
     with Watchdog(engine.settings.block_limit):
-        return await serve(engine, joined, ProgressDisplay("draining"))
+        draining = ProgressDisplay("draining")
+        if line is None:
+            return await serve(engine, draining=draining)
+        return await serve(engine, line.report_joined, draining, line.note_stop)

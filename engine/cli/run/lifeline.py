@@ -27,8 +27,8 @@ class NodeReady(NamedTuple):
 
 
 class Lifeline:
-    """The node's end. When the supervisor has gone, the node gets a SIGTERM, and SIGKILL if it still runs
-    `drain_grace_s` plus 5 s later.
+    """The node's end. When the supervisor has gone, the node gets a SIGTERM unless it already stops, and SIGKILL if it
+    still runs `drain_grace_s` plus 5 s later.
 
     The kernel's parent-death signal doesn't suffice, as it is a single signal: SIGKILL would leave the partitions
     without an owner until the lease ends, and SIGTERM would never end a node that hangs. Runs in a thread, so that a
@@ -39,6 +39,7 @@ class Lifeline:
         os.set_inheritable(descriptor, False)  # child processes of a handler must not hold the line
         self._line = socket.socket(fileno=descriptor)
         self._kill_after_s = drain_grace_s + KILL_AFTER_S
+        self._stopping = threading.Event()
         threading.Thread(target=self._outlive_nobody, name="lifeline", daemon=True).start()
 
     def report_joined(self) -> None:
@@ -47,6 +48,10 @@ class Lifeline:
 
     def ready(self, ready: NodeReady) -> None:
         self._send(" ".join([_READY, *(str(each) for each in ready if each is not None)]))
+
+    def note_stop(self) -> None:
+        """Note that the node stops: another SIGTERM would break off its drain."""
+        self._stopping.set()
 
     def _send(self, line: str) -> None:
         with contextlib.suppress(OSError):  # the supervisor has gone; the thread notices that, too
@@ -58,7 +63,8 @@ class Lifeline:
         with contextlib.suppress(OSError):
             while self._line.recv(64):
                 pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        if not self._stopping.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(self._kill_after_s)
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
     _OnReady = Callable[[Mapping[str, NodeReady]], Coroutine[object, object, None]]
-    _Revoke = Callable[[str, ProcessClaims], Coroutine[object, object, None]]
+    Revoke = Callable[[str, ProcessClaims], Coroutine[object, object, None]]
 
 _log = structlog.get_logger(__name__)
 
@@ -67,6 +67,11 @@ def arguments(flags: Mapping[str, object]) -> list[str]:
     """Return the arguments of `evenlane run`; a flag that is None was not given."""
     given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items() if value is not None]
     return [*given, *(["--debug"] if "--debug" in sys.argv else [])]
+
+
+def node_command(arguments: Sequence[str]) -> list[str]:
+    """Return the command of a node's process."""
+    return [*_PROGRAM, *arguments]
 
 
 class ChildProcess:
@@ -158,11 +163,11 @@ class Supervisor:
         drain_grace_s: float,
         environ: Mapping[str, str] | None = None,
         http_ports: Sequence[int] = (),
-        revoke: _Revoke | None = None,
+        revoke: Revoke | None = None,
     ) -> None:
         self._http = [[f"--http-port={port}"] for port in http_ports] or [[]] * count
         self._ids = [names.check_node(f"{name}-{number}") for number in range(count)]
-        self._command = [*_PROGRAM, *arguments]
+        self._command = node_command(arguments)
         self._environ = os.environ | (environ or {})
         self._stop_within_s = drain_grace_s + KILL_AFTER_S
         self._stop = asyncio.Event()

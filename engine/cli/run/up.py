@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenlane.engine.cli.options import CommonOptions, common
-from evenlane.engine.cli.run.command import Concurrency, FallbackSpec, HttpPort, Processes, prepare
+from evenlane.engine.cli.run.command import APP, Concurrency, FallbackSpec, HttpPort, Processes, prepare
 from evenlane.engine.cli.run.http_options import addresses, http_ports, http_token
 from evenlane.engine.cli.run.lifeline import NodeReady
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from evenlane.engine.base.config.settings import LoadedSettings, Settings
     from evenlane.engine.runtime.embedded.pair import Servers
@@ -34,7 +35,10 @@ _Partitions = Annotated[
     str | None, typer.Option("--partitions", metavar="P", help="Number of partitions of a new cluster.")
 ]
 _Handler = Annotated[
-    str | None, typer.Option("--handler", metavar="MODULE:FUNCTION", help="Also run a node with this handler.")
+    str | None, typer.Option("--handler", metavar="MODULE:NAME", help=f"Also run a node with this handler, {APP}.")
+]
+_Reload = Annotated[
+    bool, typer.Option("--reload", help="For development: restart the node when a Python file changes.")
 ]
 
 
@@ -51,28 +55,38 @@ def up(
     concurrency: Concurrency = None,
     processes: Processes = None,
     http_port: HttpPort = None,
+    reload: _Reload = False,
 ) -> None:
     """Start NATS and etcd on this machine, until SIGINT or SIGTERM; with --handler, a node as well.
 
     Prints one line on stdout when all of them answer. The next start finds its data in the same data directory. With
     --processes N it runs N nodes, each as a process. Ignores servers that settings name. With --http-port and without
-    http_token_file it writes a token to the data directory, which allows changes on the status page.
+    http_token_file it writes a token to the data directory, which allows changes on the status page. If one of its
+    servers ends, `up` ends as well, with exit code 1. --reload watches the Python files of the current folder and of
+    the handler's, restarts only the node, and waits for a broken module to be saved again.
 
     Example:
       evenlane up --data-dir /tmp/lanes
       evenlane up --handler shop.jobs:handle --nats-port 4222 --etcd-port 2379
+      evenlane up --handler shop:app --reload
       evenlane up --handler shop.jobs:handle --processes 4 --http-port 8080
     """
     loaded = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port)
     settings = loaded.settings
     _check_servers(given, loaded)
-    _check_use(handler, {"processes": processes, "http-port": http_port, "fallback": fallback})
+    _check_use(
+        handler, {"processes": processes, "http-port": http_port, "fallback": fallback, "reload": reload or None}
+    )
+    if reload and processes is not None:
+        raise ConfigError("--reload restarts a single node: leave out --processes, or --reload")
     ports = http_ports(settings.http_port, processes or 1)
     _check_apart({"nats-port": [nats_port], "etcd-port": [etcd_port], "http-port": ports})
     prepare(settings)
     work: _Work
-    if processes is not None:
-        flags = given._asdict() | {"handler": handler, "fallback": fallback, "concurrency": concurrency}
+    flags = given._asdict() | {"handler": handler, "fallback": fallback, "concurrency": concurrency}
+    if handler is not None and reload:
+        work = partial(_run_reloaded, handler=handler, ports=ports, flags=flags)
+    elif processes is not None:
         work = partial(_run_nodes, count=processes, ports=ports, flags=flags)
     else:
         work = _node_of(handler, fallback)
@@ -80,7 +94,8 @@ def up(
     from evenlane.engine.runtime.run_loop import run_loop
 
     servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
-    if not run_loop(_up(servers, settings, ports, work, data_dir)):
+    runs_handlers = handler is not None and processes is None and not reload
+    if not run_loop(_up(servers, settings, ports, work, data_dir, runs_handlers=runs_handlers)):
         raise typer.Exit(1)
 
 
@@ -88,6 +103,7 @@ _FOR_A_HANDLER = {
     "processes": "which the processes would run",
     "http-port": "whose node would serve it",
     "fallback": "whose failures it would take",
+    "reload": "whose node it would restart",
 }
 
 
@@ -129,23 +145,30 @@ def _check_apart(chosen: Mapping[str, Sequence[int | None]]) -> None:
 
 def _node_of(handler: str | None, fallback: str | None) -> _Work:
     from evenlane.engine.node.handlers.handler import load
+    from evenlane.engine.runtime.process_end import limit_end
 
+    if handler is not None:
+        limit_end()
     call = load(handler) if handler is not None else None
     return partial(_run_node, call=call, fallback=load(fallback, "fallback") if fallback is not None else None)
 
 
-async def _up(servers: Servers, settings: Settings, ports: Sequence[int], work: _Work, data_dir: Path) -> bool:
+async def _up(
+    servers: Servers, settings: Settings, ports: Sequence[int], work: _Work, data_dir: Path, *, runs_handlers: bool
+) -> bool:
     import asyncio
     import contextlib
     from dataclasses import replace
 
     from evenlane.engine.cli.run.dev_servers import run_servers
     from evenlane.engine.http.server.listen import check
+    from evenlane.engine.runtime.process_end import interrupt, leave_at_once
     from evenlane.engine.runtime.serve import on_signals
 
     await check(settings.http_host, ports)
     stop = asyncio.Event()
-    on_signals(stop.set)
+    # A handler may block the loop; without one, an exception ends the servers in order.
+    on_signals(stop.set, leave_at_once if runs_handlers else interrupt)
     async with run_servers(servers):
         settings = replace(settings, nats=(servers.nats.url,), store=None, etcd=(servers.etcd.endpoint,))
         if ports and settings.http_token_file is None:
@@ -174,8 +197,6 @@ async def _run_nodes(
     flags: dict[str, object],
 ) -> bool:  # fmt: skip
     """Run nodes as processes; return whether all of them ended clean."""
-    import asyncio
-
     from evenlane.engine.cli.run.lease_revoker import Revoker
     from evenlane.engine.cli.run.supervisor import Supervisor, arguments
     from evenlane.engine.cluster import connections
@@ -183,20 +204,62 @@ async def _run_nodes(
     async def ready(ready_nodes: Mapping[str, NodeReady]) -> None:
         print(_line(servers, ready_nodes.values()), flush=True)  # noqa: T201
 
-    flags = flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
+    nodes = Supervisor(
+        settings.node_id(), count, arguments(_at(servers, flags)), environ=_environ(settings),
+        drain_grace_s=settings.drain_grace, http_ports=ports,
+        revoke=Revoker(lambda: connections.etcd(settings), settings.env).revoke,
+    )  # fmt: skip
+    async with _stopping(stop, nodes.stop):
+        return await nodes.run(ready)
+
+
+async def _run_reloaded(
+    servers: Servers, settings: Settings, stop: asyncio.Event, *, handler: str, ports: Sequence[int],
+    flags: dict[str, object],
+) -> bool:  # fmt: skip
+    """Run a node in a process that changes of files replace."""
+    from evenlane.engine.cli.run.lease_revoker import Revoker
+    from evenlane.engine.cli.run.reloader import Reloader, watched_folders
+    from evenlane.engine.cli.run.supervisor import arguments
+    from evenlane.engine.cluster import connections
+
+    def ready(node: NodeReady) -> None:
+        print(_line(servers, [node]), flush=True)  # noqa: T201
+
+    http = {"http_port": next(iter(ports), None)}
+    node = Reloader(
+        settings.node_id(), arguments(_at(servers, flags | http)), watched_folders(handler, Path.cwd()),
+        environ=_environ(settings), revoke=Revoker(lambda: connections.etcd(settings), settings.env).revoke,
+    )  # fmt: skip
+    async with _stopping(stop, node.stop):
+        await node.run(ready)
+    return True
+
+
+@asynccontextmanager
+async def _stopping(stop: asyncio.Event, call: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `call` if `stop` is set before the block ends."""
+    import asyncio
+
+    waiting = asyncio.create_task(stop.wait())
+    waiting.add_done_callback(lambda done: None if done.cancelled() else call())
+    try:
+        yield
+    finally:
+        waiting.cancel()
+
+
+def _at(servers: Servers, flags: dict[str, object]) -> dict[str, object]:
+    """Return the flags of a node on these servers."""
+    return flags | {"nats": servers.nats.url, "etcd": servers.etcd.endpoint}
+
+
+def _environ(settings: Settings) -> dict[str, str]:
+    """Return the settings of a node that have no flag."""
     environ = {} if settings.partitions is None else {"EVENLANE_PARTITIONS": str(settings.partitions)}
     if settings.http_token_file is not None:
         environ["EVENLANE_HTTP_TOKEN_FILE"] = str(settings.http_token_file)
-    nodes = Supervisor(
-        settings.node_id(), count, arguments(flags), environ=environ, drain_grace_s=settings.drain_grace,
-        http_ports=ports, revoke=Revoker(lambda: connections.etcd(settings), settings.env).revoke,
-    )  # fmt: skip
-    waiting = asyncio.create_task(stop.wait())
-    waiting.add_done_callback(lambda _: nodes.stop())
-    try:
-        return await nodes.run(ready)
-    finally:
-        waiting.cancel()
+    return environ
 
 
 async def _run_node(servers: Servers, settings: Settings, stop: asyncio.Event, *, call: Any, fallback: Any) -> bool:

@@ -81,13 +81,14 @@ async def test_ready_line_adds_up_the_nodes_messages_without_etcd(command):
     assert 0 == await one.ended()
 
 
-async def test_second_ctrl_c_ends_at_once(command, fakes):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_second_signal_ends_all_at_once(command, fakes, number, code):
     one = await command("deaf", "deaf")
     await one.line()
-    os.killpg(one.process.pid, signal.SIGINT)
+    os.killpg(one.process.pid, number)
     await until(lambda: ["SIGTERM"] * 2 == fakes.signals())
-    os.killpg(one.process.pid, signal.SIGINT)
-    assert 130 == await one.ended()
+    os.killpg(one.process.pid, number)
+    assert code == await one.ended()
     assert not any(map(psutil.pid_exists, fakes.pids()))
 
 

@@ -32,8 +32,16 @@ class SlowToEnter:
         return True
 
 
+@pytest.fixture
+def signals_restored():
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_signal_ends_the_wait_for_etcd(number):
+async def test_signal_ends_the_wait_for_etcd(number, signals_restored):
     engine = SlowToEnter()
     serving = asyncio.create_task(serve(engine))
     await engine.entering.wait()
@@ -51,13 +59,13 @@ class Quick(SlowToEnter):
         return False
 
 
-async def test_node_joins_runs_and_leaves():
+async def test_node_joins_runs_and_leaves(signals_restored):
     engine = Quick()
     assert not await serve(engine, lambda: engine.calls.append("joined"))
     assert ["enter", "joined", "run", "exit"] == engine.calls
 
 
-async def test_error_on_joining_is_raised():
+async def test_error_on_joining_is_raised(signals_restored):
     class Wrong(Quick):
         async def __aenter__(self):
             raise KeyError("why")
@@ -73,16 +81,36 @@ def test_invalid_start_timeout_is_refused(capsys):
     assert "start_timeout (flag --start-timeout): 'soon' is not a duration" in capsys.readouterr().err
 
 
-async def test_second_sigterm_does_not_interrupt_the_drain():
-    stops, loop, done = [], asyncio.get_running_loop(), asyncio.Event()
-    loop.add_signal_handler(signal.SIGUSR1, done.set)
-    on_signals(lambda: stops.append("stop"))
-    try:
-        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1):
-            os.kill(os.getpid(), number)
-            await asyncio.sleep(0)
-        await asyncio.wait_for(done.wait(), 10)
-        assert ["stop"] == stops
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
-            loop.remove_signal_handler(number)
+async def test_only_further_signals_are_passed_on(signals_restored):
+    called, done = [], asyncio.Event()
+
+    def again(number):
+        called.append(number)
+        done.set()
+
+    on_signals(lambda: called.append("stop"), again)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        os.kill(os.getpid(), number)
+    await asyncio.wait_for(done.wait(), 10)
+    await asyncio.sleep(0)
+    assert {"stop", signal.SIGINT} == set(called)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "the handler is missing: give it as MODULE:FUNCTION or MODULE:APP, for example shop:app"),
+        (
+            ["a:b", "--handler", "c:d"],
+            "the handler is given twice, as 'a:b' and as --handler 'c:d': leave out one of them",
+        ),
+    ],
+)
+def test_exactly_one_handler_is_needed(capsys, given, sentence):
+    assert 2 == run(["run", *given])
+    assert ("", f"evenlane: {sentence}\n") == capsys.readouterr()
+
+
+def test_handler_may_be_an_argument(capsys):
+    assert 2 == run(["run", "nowhere:app"])
+    assert "there is no module 'nowhere'" in capsys.readouterr().err

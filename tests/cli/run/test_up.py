@@ -23,6 +23,11 @@ HANDLER = ["--handler", "examples.handler:handle"]
             "--nats-port and --etcd-port both take port 4222: give each its own",
         ),
         (
+            [*HANDLER, "--reload", "--processes", "2"],
+            "--reload restarts a single node: leave out --processes, or --reload",
+        ),
+        (["--reload"], "--reload is given without --handler, whose node it would restart"),
+        (
             [*HANDLER, "--etcd-port", "8082", "--http-port", "8080", "--processes", "3"],
             "--etcd-port and --http-port both take port 8082: give each its own",
         ),
