@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # The members of each class that users may rely on, in the order of the page. All names of `evenlane` but its errors.
 _MEMBERS: dict[str, tuple[str, ...]] = {
-    "Evenlane": ("handler", "fallback", "middleware"),
+    "Evenlane": ("handler", "fallback", "middleware", "run"),
     "Producer": ("open", "close", "put", "put_many", "put_each"),
     "Put": (),
     "Receipt": (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from evenlane.engine.app.app_producer import AppProducer
 from evenlane.engine.app.handler_call import build_handler, check_handler
@@ -113,6 +113,17 @@ class Evenlane:
         check_handler(handler)
         self._fallback = handler
         return function
+
+    def run(self, **settings: Any) -> NoReturn:
+        """Run a node with this application until SIGTERM or SIGINT, as `evenlane run` does: `app.run(concurrency=100)`.
+        Arguments left out come from the settings.
+
+        It sets up logs, prints a line when the node is ready, and exits the process: with 0 after a clean drain, 1
+        after a failure, 2 for wrong use. An error is one sentence on stderr.
+        """
+        from evenlane.engine.app.runner import run_application  # noqa: PLC0415 - a node's parts, which tests don't need
+
+        run_application(self, settings)
 
     def __evenlane_application__(self) -> RunningApplication:
         if not self._routes:

@@ -33,7 +33,7 @@ _IMPORTED = (
     "evenlane.engine.cli.run.lifeline",
     "evenlane.engine.cli.run.http_options",
     "evenlane.engine.cli.run.readiness",
-    "evenlane.engine.cli.run.watchdog",
+    "evenlane.engine.runtime.watchdog",
     "evenlane.engine.cli.progress",
     "evenlane.engine.runtime.run_loop",
     "evenlane.engine.cli.topics.group",

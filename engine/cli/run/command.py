@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from evenlane.engine.base.config.settings import Settings
-    from evenlane.engine.cli.run.lifeline import Lifeline, NodeReady
-    from evenlane.engine.runtime.engine import Engine
+    from evenlane.engine.cli.run.lifeline import NodeReady
 
 # While nodes start together, partitions move between them; the ready line waits no longer than this for the moves.
 _SETTLED_WITHIN_S = 10.0
@@ -149,13 +148,11 @@ def prepare(settings: Settings) -> None:
 
 
 def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: int | None, claims: int | None) -> bool:
-    from asyncio import CancelledError
-
     from structlog.contextvars import bind_contextvars
 
-    from evenlane.engine.errors import EvenlaneError
+    from evenlane.engine.cli.progress import ProgressDisplay
+    from evenlane.engine.runtime.node_process import run_node
     from evenlane.engine.runtime.process_end import limit_end
-    from evenlane.engine.runtime.run_loop import run_loop
 
     bind_contextvars(node=settings.node_id())  # distinguishes its logs from those of other nodes
     line = claimant = None
@@ -187,26 +184,10 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
             _print_ready(engine.id, now, ready_lines)
 
     engine = Engine(call, fallback=instead, settings=settings, on_ready=ready, supervision=claimant)
-    try:
-        clean = run_loop(_run_guarded(engine, line))
-    except (SystemExit, KeyboardInterrupt, CancelledError, RuntimeError) as error:
-        cause = _of_handler(error)
-        if not cause or (engine.is_stopping and isinstance(error, KeyboardInterrupt)):  # a second Ctrl-C
-            raise
-        raise EvenlaneError(f"node {engine.id} stops: {cause}") from error
-    return clean
-
-
-def _of_handler(error: BaseException) -> str:
-    """Describe how a handler made the event loop end with this error; empty if the cause was something else."""
-    name = type(error).__name__
-    if name == "RuntimeError":
-        return "a handler stopped the event loop" if "Event loop stopped" in str(error) else ""
-    if name == "CancelledError":
-        return "a handler cancelled the tasks of the node"
-    if name == "SystemExit":  # SystemExit in a handler itself is a failed attempt
-        return "a task that a handler left behind raised SystemExit"
-    return f"a handler, or a task that it left behind, raised {name}"
+    draining = ProgressDisplay("draining")
+    if line is None:
+        return run_node(engine, draining=draining)
+    return run_node(engine, joined=line.report_joined, draining=draining, on_stop=line.note_stop)
 
 
 def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
@@ -255,19 +236,6 @@ async def _join_ready(settings: Settings, ready_nodes: Mapping[str, NodeReady]) 
 
 
 def _print_ready(node: str, ready: NodeReady, each: Iterable[NodeReady]) -> None:
-    from evenlane.engine.cli.run.http_options import addresses
+    from evenlane.engine.runtime.node_process import ready_line
 
-    owns = f"partitions={ready.partitions} generation={ready.generation}"
-    print(f"ready node={node} {owns}{addresses(each)}", flush=True)  # noqa: T201
-
-
-async def _run_guarded(engine: Engine, line: Lifeline | None) -> bool:
-    from evenlane.engine.cli.progress import ProgressDisplay
-    from evenlane.engine.cli.run.watchdog import Watchdog
-    from evenlane.engine.runtime.serve import serve
-
-    with Watchdog(engine.settings.block_limit):
-        draining = ProgressDisplay("draining")
-        if line is None:
-            return await serve(engine, draining=draining)
-        return await serve(engine, line.report_joined, draining, line.note_stop)
+    print(ready_line(node, ready.partitions, ready.generation, (one.http for one in each)), flush=True)  # noqa: T201

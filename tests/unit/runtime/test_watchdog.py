@@ -5,11 +5,11 @@ import subprocess
 import sys
 import textwrap
 
-from evenlane.engine.cli.run.watchdog import Watchdog
+from evenlane.engine.runtime.watchdog import Watchdog
 
 _PROGRAM = """\
 import asyncio, ctypes
-from evenlane.engine.cli.run.watchdog import Watchdog
+from evenlane.engine.runtime.watchdog import Watchdog
 
 async def main():
     with Watchdog(3, 0):  # longer than the machine may pause before the call
