@@ -23,14 +23,25 @@ if TYPE_CHECKING:
     from evenlane.engine.errors import (
         BacklogFull,
         ConfigError,
+        DataInUse,
         EvenlaneError,
         InvalidName,
+        InvalidPut,
+        InvalidTopic,
+        NodeIdInUse,
         NotAcknowledged,
         PayloadTooLarge,
+        PortUnavailable,
+        ProducerClosed,
+        PutRefused,
+        RevisionConflict,
+        TopicDraining,
         UnknownProject,
+        Unreachable,
     )
     from evenlane.engine.producer.producer import Producer
     from evenlane.engine.producer.put import Put
+    from evenlane.engine.producer.sync_producer import SyncProducer
     from evenlane.engine.runtime.engine import Engine
 
 
@@ -46,21 +57,34 @@ _HOMES = {
     "Reject": "evenlane.engine.core.message.handler_exceptions",
     "Retry": "evenlane.engine.core.message.handler_exceptions",
     "Settings": "evenlane.engine.base.config.settings",
+    "SyncProducer": "evenlane.engine.producer",
     "add_message_fields": "evenlane.engine.base.handler_logs",
     "batch": "evenlane.engine.core.message.message",
     "BacklogFull": "evenlane.engine.errors",
     "ConfigError": "evenlane.engine.errors",
+    "DataInUse": "evenlane.engine.errors",
     "EvenlaneError": "evenlane.engine.errors",
     "InvalidName": "evenlane.engine.errors",
+    "InvalidPut": "evenlane.engine.errors",
+    "InvalidTopic": "evenlane.engine.errors",
+    "NodeIdInUse": "evenlane.engine.errors",
     "NotAcknowledged": "evenlane.engine.errors",
     "PayloadTooLarge": "evenlane.engine.errors",
+    "PortUnavailable": "evenlane.engine.errors",
+    "ProducerClosed": "evenlane.engine.errors",
+    "PutRefused": "evenlane.engine.errors",
+    "RevisionConflict": "evenlane.engine.errors",
+    "TopicDraining": "evenlane.engine.errors",
+    "Unreachable": "evenlane.engine.errors",
     "UnknownProject": "evenlane.engine.errors",
 }
 
 __all__ = [
-    "BacklogFull", "ConfigError", "Engine", "Evenlane", "EvenlaneError", "InvalidName", "Message", "MessageFilter",
-    "NotAcknowledged", "Pause", "PayloadTooLarge", "Producer", "Put", "Receipt", "Reject", "Retry", "Settings",
-    "UnknownProject", "add_message_fields", "batch",
+    "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "InvalidName", "InvalidPut",
+    "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause", "PayloadTooLarge",
+    "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject", "Retry",
+    "RevisionConflict", "Settings", "SyncProducer", "TopicDraining", "UnknownProject", "Unreachable",
+    "add_message_fields", "batch",
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
     pip install django
     evenlane topics set orders-eu --qps 50
-    python examples/django_app.py runserver 8000
+    python examples/django_app.py runserver --noreload 8000
 
 `SyncProducer` connects with its first put. So it may be a global: a worker that gunicorn or uWSGI forks from a loaded
 application gets a connection of its own.

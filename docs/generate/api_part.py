@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "Evenlane": ("handler", "fallback", "middleware", "run"),
     "Producer": ("open", "close", "put", "put_many", "put_each"),
+    "SyncProducer": ("open", "close", "put", "put_many", "put_each"),
     "Put": (),
     "Receipt": (),
     "Message": (

@@ -45,8 +45,8 @@ def source(settings: Settings, name: str) -> StreamSource:
     return backend(settings).source(settings, name)
 
 
-def etcd(settings: Settings) -> EtcdCoordination:
-    """Return a client that connects on first use. Raises ConfigError."""
+def etcd(settings: Settings, *, may_fork: bool = False) -> EtcdCoordination:
+    """Return a client that connects on first use. With `may_fork`, the process may fork. Raises ConfigError."""
     ca, cert, key = _path(settings.etcd_ca), _path(settings.etcd_cert), _path(settings.etcd_key)
     tls.context("etcd", ca, cert, key)  # otherwise gRPC reports only that it can't create a security handshaker
     try:
@@ -57,6 +57,7 @@ def etcd(settings: Settings) -> EtcdCoordination:
             ca_cert=ca,
             cert_key=key,
             cert_cert=cert,
+            may_fork=may_fork,
         )
     except ValueError as error:
         raise ConfigError(str(error)) from error

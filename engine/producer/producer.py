@@ -8,6 +8,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Self
 
+from evenlane.engine.base import log_setup
 from evenlane.engine.base.config.settings import Settings, load
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
@@ -75,6 +76,7 @@ class Producer:
         window_bytes: int = WINDOW_BYTES,
         tracer_provider: object | None = None,
     ) -> None:
+        log_setup.to_stderr()
         named = store if isinstance(store, str) else None
         self._settings = _settings(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
         self._store = None if isinstance(store, str) else store
@@ -88,6 +90,7 @@ class Producer:
             int(_check("window_messages", window_messages, 1)), int(_check("window_bytes", window_bytes, 1)),
         )  # fmt: skip
         self.tuning = DEFAULT  # read by `open`
+        self.may_fork = False  # read by `open`: whether the process may fork while the producer is open
         self._open = AsyncExitStack()
         self._open_store: Store | None = None
         self._pipeline: PutPipeline | None = None
@@ -168,7 +171,7 @@ class Producer:
         store, topics, cluster_config = self._store, self._topics, self._cluster_config
         with connections.translate_errors():
             if topics is None or cluster_config is None:
-                etcd = connections.etcd(self._settings)
+                etcd = connections.etcd(self._settings, may_fork=self.may_fork)
                 opened.push_async_callback(etcd.close)
                 if cluster_config is None:
                     cluster_config = await agree_cluster_config(

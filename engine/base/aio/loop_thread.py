@@ -74,7 +74,7 @@ class LoopThread:
         """Cancel the thread's tasks and end it. No effect if nothing was ever run."""
         if self._loop is None or self._thread is None:
             return
-        await self.run(_cancel_others())
+        await self.run(cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
@@ -84,19 +84,21 @@ class LoopThread:
         if self._loop is None:
             self._node_loop = asyncio.get_running_loop()
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=self._serve, args=(self._loop,), name=self._name, daemon=True)
+            self._thread = threading.Thread(target=serve, args=(self._loop,), name=self._name, daemon=True)
             self._thread.start()
         return self._loop
 
-    @staticmethod
-    def _serve(loop: asyncio.AbstractEventLoop) -> None:
-        # Signals are for the main thread, which would not wake up if this thread received them.
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        asyncio.set_event_loop(loop)
-        loop.run_forever()
+
+def serve(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop in this thread until it is stopped."""
+    # Signals are for the main thread, which would not wake up if this thread received them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
 
 
-async def _cancel_others() -> None:
+async def cancel_others() -> None:
+    """Cancel all other tasks of this loop, and wait for their end."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()

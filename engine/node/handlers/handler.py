@@ -69,7 +69,9 @@ def load(spec: str, what: str = "handler") -> Any:
     """
     module_name, separator, path = spec.partition(":")
     if not separator or not module_name or not path:
-        raise ConfigError(f"{what} {spec!r} is not of the form MODULE:FUNCTION or MODULE:APP, for example shop.jobs:handle")
+        raise ConfigError(
+            f"{what} {spec!r} is not of the form MODULE:FUNCTION or MODULE:APP, for example shop.jobs:handle"
+        )
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

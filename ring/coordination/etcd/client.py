@@ -23,6 +23,7 @@ from evenlane.ring.coordination.etcd.channel import (
     is_token_stale,
     silent,
 )
+from evenlane.ring.coordination.etcd.fork_gate import ForkGate
 from evenlane.ring.coordination.etcd.messages import Paging, delete_request, key_value, put_request, txn_request
 from evenlane.ring.coordination.etcd.watch import EtcdWatch
 from evenlane.ring.coordination.ports import (
@@ -49,8 +50,8 @@ _Ask: TypeAlias = Callable[[etcd3.Etcd3Client], T]
 class EtcdCoordination:
     """`evenlane.ring.coordination.ports.Coordination` on an etcd of one or more members.
 
-    `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects on the first call. Raises ValueError for an
-    invalid endpoint.
+    `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects on the first call. With `may_fork`, the
+    process may fork: a call under way at the fork fails with Unavailable. Raises ValueError for an invalid endpoint.
     """
 
     def __init__(
@@ -63,12 +64,16 @@ class EtcdCoordination:
         cert_key: str | None = None,
         cert_cert: str | None = None,
         deadline_s: float = 2.0,
+        may_fork: bool = False,
     ) -> None:
         self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s)
         self._client: etcd3.Etcd3Client | None = None
         self._connecting: asyncio.Future[None] | None = None
         self._watches: set[EtcdWatch] = set()
         self._is_closed = False
+        self._gate = ForkGate() if may_fork else None
+        if self._gate is not None:
+            self._gate.on_fork.add(self._disconnect)
 
     async def get(self, key: str) -> KeyValue | None:
         reply = await self._unary("kvstub", "Range", _rpc.RangeRequest(key=key.encode()))
@@ -128,7 +133,7 @@ class EtcdCoordination:
     def watch(self, prefix: str) -> EtcdWatch:
         if self._is_closed:
             raise explain_closed(self._address)
-        watch = EtcdWatch(self._address, prefix, self._watches.discard)
+        watch = EtcdWatch(self._address, prefix, self._watches.discard, gate=self._gate)
         self._watches.add(watch)
         return watch
 
@@ -145,6 +150,8 @@ class EtcdCoordination:
     async def close(self) -> None:
         self._is_closed = True
         await asyncio.gather(*(watch.aclose() for watch in tuple(self._watches)))
+        if self._gate is not None:
+            self._gate.on_fork.discard(self._disconnect)
         if self._client is not None:
             await asyncio.to_thread(disconnect, self._client)
 
@@ -220,13 +227,23 @@ class EtcdCoordination:
 
     async def _connect(self) -> None:
         try:
-            client = await self._run(lambda: connect(self._address))
-            if self._is_closed:
-                disconnect_later(client, 0.0)
-            else:
-                self._client = client
+            await self._run(self._connect_now)
         finally:
             self._connecting = None
+
+    def _connect_now(self) -> None:
+        with self._gate or contextlib.nullcontext():
+            client = connect(self._address)
+            if not self._is_closed:
+                self._client = client
+        if self._is_closed:
+            self._client = None
+            disconnect_later(client, 0.0)
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            disconnect(client)
 
     def _retire(self, client: etcd3.Etcd3Client) -> None:
         """Replace the client, and close it once its other calls have ended."""

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from evenlane.ring.coordination.etcd.channel import Address, connect, disconnect, explain_error
+from evenlane.ring.coordination.etcd.fork_gate import ForkGate
 from evenlane.ring.coordination.etcd.messages import Paging, event, watch_request
 from evenlane.ring.coordination.ports import CoordinationError, Event, Listing, Unavailable
 
@@ -47,6 +48,7 @@ class EtcdWatch:
         prefix: str,
         on_ended: Callable[["EtcdWatch"], object] = lambda _: None,
         silent_s: float = _SILENT_S,
+        gate: ForkGate | None = None,
     ) -> None:
         self._address = address
         self._prefix = prefix
@@ -60,6 +62,9 @@ class EtcdWatch:
         self._number = 0  # of the present thread
         self._last_reply_at = time.monotonic()
         self._silent_s = silent_s
+        self._gate = gate
+        if gate is not None:
+            gate.on_fork.add(self._disconnect)
         self._context = contextvars.copy_context()  # the caller's, which identifies it in log lines
         self._start()
         self._look_timer = self._loop.call_later(silent_s / 2, self._look)
@@ -102,6 +107,8 @@ class EtcdWatch:
             self._closed.set()
             self._look_timer.cancel()
             self._on_ended(self)
+            if self._gate is not None:
+                self._gate.on_fork.discard(self._disconnect)
             self._wake.set()
             await asyncio.to_thread(self._use, None)
 
@@ -113,6 +120,9 @@ class EtcdWatch:
                 disconnect(client)
         if before is not None:
             disconnect(before)
+
+    def _disconnect(self) -> None:
+        self._use(None)
 
     def _run(self, number: int) -> None:
         pause = _FIRST_PAUSE_S
@@ -134,8 +144,9 @@ class EtcdWatch:
 
     def _session(self) -> Iterator[Sequence[Listing | Event]]:
         try:
-            client = connect(self._address)
-            self._use(client)
+            with self._gate or contextlib.nullcontext():
+                client = connect(self._address)
+                self._use(client)
             listing = _list_prefix(client, self._prefix, self._address.deadline_s)
             yield [listing]
             with contextlib.closing(_stream(client, self._prefix, listing.revision + 1, self._note_reply)) as batches:
