@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+_OURS = str(Path(__file__).parents[3]) + "/"  # the package `evenlane`
 
 
 @dataclass(frozen=True)
@@ -94,13 +96,16 @@ def load(spec: str, what: str = "handler") -> Any:
 
 
 def _format_error(error: BaseException) -> str:
+    """The error, and the innermost line outside of this package: where a user can mend it."""
     text = " ".join(str(error).split())
-    where = ""
-    trace = error.__traceback__
-    while trace is not None:
-        where = f" ({Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return f"{type(error).__name__}{': ' + text if text else ''}{where}"
+    where, found = "", error.__traceback__
+    while found is not None:
+        file = found.tb_frame.f_code.co_filename
+        if not file.startswith(_OURS):
+            where = f" ({Path(file).name}:{found.tb_lineno})"
+        found = found.tb_next
+    name = "" if isinstance(error, EvenlaneError) else type(error).__name__
+    return f"{name}{': ' if name and text else ''}{text}{where}"
 
 
 def _suggest(module: Any, name: str) -> str:
