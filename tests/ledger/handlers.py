@@ -59,13 +59,17 @@ async def flaky(message: "Message") -> None:
         raise RuntimeError("one attempt in twenty fails")
 
 
+UNEASY_TEXT = "one first attempt in six fails"
+UNEASY = f"RuntimeError: {UNEASY_TEXT}"
+
+
 async def uneasy(message: "Message") -> None:
     """Fail at a sixth of all first attempts, and read all fields of the message."""
     reported = message.attempt, message.put_at, message.due_at, message.key, message.headers, repr(message)
     bad = reported[0] <= 1 and _share(f"{message.stream}-{message.sequence}", 6)
     note(message, "fail" if bad else "ok")
     if bad:
-        raise RuntimeError("one first attempt in six fails")
+        raise RuntimeError(UNEASY_TEXT)
 
 
 async def obey(message: "Message") -> None:

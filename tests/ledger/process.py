@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -90,6 +91,11 @@ class NodeProcess:
         """The number of lines in its log that contain `text`."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return sum(text in line for line in lines)
+
+    def raised(self) -> set[str]:
+        """The errors of all tracebacks in its log, handlers' own ones included."""
+        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return set(re.findall(r"^Traceback .*\n(?:[ \t].*\n)*(.*)$", text, re.MULTILINE))
 
     def _environment(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
