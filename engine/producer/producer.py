@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Self
 
 from evenlane.engine.base import log_setup
-from evenlane.engine.base.config.settings import Settings, load
+from evenlane.engine.base.config.overrides import override
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import ClusterLayout, Receipt, Store
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.producer.pipeline.router import Topics
@@ -75,7 +75,7 @@ class Producer:
     ) -> None:
         log_setup.to_stderr()
         named = store if isinstance(store, str) else None
-        self._settings = _settings(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
+        self._settings = override(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
         self._store = None if isinstance(store, str) else store
         if self._store is None:
             connections.load_store(self._settings)
@@ -233,17 +233,6 @@ class Producer:
         if self._pipeline is None:
             raise ProducerClosed(CLOSED)
         return self._pipeline
-
-
-def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:
-    """Return `settings`, or the process's, changed by the given arguments. Raises ConfigError."""
-    if settings is None:
-        return load(given).settings
-    parsed = load(given, {}).settings
-    changes = {key: getattr(parsed, key) for key, value in given.items() if value is not None}
-    if "nats" in changes:
-        changes["store"] = parsed.store  # not the setting's store, which may name another server
-    return replace(settings, **changes)
 
 
 def _check(name: str, value: float, least: float = 0.0) -> float:
