@@ -23,9 +23,9 @@ from evenlane.engine.producer.no_reply import ReplyTimeouts
 from evenlane.engine.producer.pipeline.batch_put import BatchPut, OutcomeList
 from evenlane.engine.producer.pipeline.pipeline import PutPipeline
 from evenlane.engine.producer.pipeline.router import Router
-from evenlane.engine.producer.pipeline.sender import CLOSED, Sender
+from evenlane.engine.producer.pipeline.sender import CLOSED, NOT_OPEN, Sender
 from evenlane.engine.producer.pipeline.window import PutWindow
-from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.put import Put, check_iterable
 from evenlane.engine.producer.rate_limit import RateLimiter, check_admission
 from evenlane.engine.producer.tuning import DEFAULT
 
@@ -90,6 +90,7 @@ class Producer:
         self.may_fork = False  # read by `open`: whether the process may fork while the producer is open
         self._open = AsyncExitStack()
         self._pipeline: PutPipeline | None = None
+        self._was_open = False
         self._auto_create: TopicAutoCreate | None = None
 
     async def __aenter__(self) -> Self:
@@ -133,7 +134,7 @@ class Producer:
                 opened.push_async_callback(rate.close)
             router = Router(self._settings.env, topics, cluster_config, store, duplicate_protection=self._protected)
             self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
-            self._open = opened.pop_all()
+            self._open, self._was_open = opened.pop_all(), True
 
     async def close(self) -> None:
         """Close. Puts that still wait for their acknowledgement fail. May be called twice."""
@@ -212,9 +213,10 @@ class Producer:
         """Put all messages in bounded memory. `done` is called with each put's number, from 0, and outcome, in any
         order.
 
-        Returns when all puts have their outcome. If it is cancelled or `puts` raises, puts in flight are abandoned:
-        they may or may not be stored.
+        Returns when all puts have their outcome. If it is cancelled, or `puts` or `done` raises, puts in flight are
+        abandoned: they may or may not be stored. It raises what `done` raised, at the latest with the next put.
         """
+        check_iterable(puts)
         batch = BatchPut(self._get_pipeline(), done)
         try:
             if isinstance(puts, AsyncIterable):
@@ -231,7 +233,7 @@ class Producer:
 
     def _get_pipeline(self) -> PutPipeline:
         if self._pipeline is None:
-            raise ProducerClosed(CLOSED)
+            raise ProducerClosed(CLOSED if self._was_open else NOT_OPEN)
         return self._pipeline
 
 
