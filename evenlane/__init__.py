@@ -13,10 +13,14 @@ if os.environ.get("EVENLANE_PURE", "") not in {"", "0"}:
 from evenlane.engine._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from evenlane.engine.admin.topics.apply import AppliedTopics
+    from evenlane.engine.admin.topics.sync_topics import SyncTopics
+    from evenlane.engine.admin.topics.topics import Topics
     from evenlane.engine.app.application import Evenlane
     from evenlane.engine.app.typed_message import Message
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.handler_logs import MessageFilter, add_message_fields
+    from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.engine.core.message.handler_exceptions import Pause, Reject, Retry
     from evenlane.engine.core.message.message import batch
     from evenlane.engine.core.ports import Receipt
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
+    "AppliedTopics": "evenlane.engine.admin.topics.apply",
     "Engine": "evenlane.engine.runtime.engine",
     "Evenlane": "evenlane.engine.app.application",
     "MessageFilter": "evenlane.engine.base.handler_logs",
@@ -58,6 +63,9 @@ _HOMES = {
     "Retry": "evenlane.engine.core.message.handler_exceptions",
     "Settings": "evenlane.engine.base.config.settings",
     "SyncProducer": "evenlane.engine.producer",
+    "SyncTopics": "evenlane.engine.admin.topics.sync_topics",
+    "TopicStatus": "evenlane.engine.control.topics.status",
+    "Topics": "evenlane.engine.admin.topics.topics",
     "add_message_fields": "evenlane.engine.base.handler_logs",
     "batch": "evenlane.engine.core.message.message",
     "BacklogFull": "evenlane.engine.errors",
@@ -80,11 +88,11 @@ _HOMES = {
 }
 
 __all__ = [
-    "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "InvalidName", "InvalidPut",
-    "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause", "PayloadTooLarge",
-    "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject", "Retry",
-    "RevisionConflict", "Settings", "SyncProducer", "TopicDraining", "UnknownProject", "Unreachable",
-    "add_message_fields", "batch",
+    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "InvalidName",
+    "InvalidPut", "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause",
+    "PayloadTooLarge", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
+    "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicStatus", "Topics",
+    "UnknownProject", "Unreachable", "add_message_fields", "batch",
 ]  # fmt: skip
 
 

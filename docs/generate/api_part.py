@@ -22,6 +22,10 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "SyncProducer": ("open", "close", "put", "put_many", "put_each"),
     "Put": (),
     "Receipt": (),
+    "Topics": ("open", "close", "get", "list", "set", "pause", "resume", "drain", "delete", "apply"),
+    "SyncTopics": ("get", "list", "set", "pause", "resume", "drain", "delete", "apply"),
+    "TopicStatus": ("qps", "state", "is_accepted", "reason", "document"),
+    "AppliedTopics": (),
     "Message": (
         "data", "state", "id", "project", "group", "priority", "key", "headers", "attempt", "put_at", "put_ns",
         "due_at", "stream", "sequence", "partition", "epoch", "reason", "error", "in_progress", "fail",
@@ -35,7 +39,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "add_message_fields": (),
     "MessageFilter": ("filter",),
 }  # fmt: skip
-_WITHOUT_CONSTRUCTOR = {"Message": "", "Settings": "Its fields are the [settings](settings.md)."}
+_WITHOUT_CONSTRUCTOR = {"Message": "", "TopicStatus": "", "Settings": "Its fields are the [settings](settings.md)."}
 _WIDTH = 100
 
 

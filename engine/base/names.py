@@ -35,7 +35,8 @@ BUSY = LaneId("busy", 0)
 def _check(pattern: re.Pattern[str], what: str, value: str, rule: str) -> str:
     if not isinstance(value, str) or not pattern.fullmatch(value):
         shown = repr(value) if len(str(value)) <= 80 else f"{str(value)[:77]!r}..."
-        raise InvalidName(f"{what} {shown} is not valid: {rule}")
+        kind = "" if isinstance(value, str) else f"; it must be text, and this is of type {type(value).__name__}"
+        raise InvalidName(f"{what} {shown} is not valid: {rule}{kind}")
     return value
 
 

@@ -51,7 +51,9 @@ class BusyRecord(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """The store's word that a message is safe; `duplicate` if its id was there already."""
+    """The store's word that a message is safe; `duplicate` if its id was there already, maybe from an earlier
+    try of the same put under an id of the caller's own.
+    """
 
     stream: str
     sequence: int

@@ -19,6 +19,7 @@ AFTER_S = 1.0  # of silence
 _EVERY_S = 1.0
 _BELIEVED_S = 3.0
 UNKNOWN = "the store did not answer in time"
+LOST = "the connection to the store is lost"
 
 
 class ReplyTimeouts:
@@ -40,6 +41,8 @@ class ReplyTimeouts:
 
     def any_reason(self, now: float) -> str:
         """Return a reason for any put, empty if none is known."""
+        if not self._store.is_connected:
+            return LOST
         return next(iter(self._reasons.values()), "") if now < self._until else ""
 
     def is_due(self, now: float) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Self
 
 from evenlane.engine.base import log_setup
-from evenlane.engine.base.config.settings import Settings, load
+from evenlane.engine.base.config.overrides import override
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
@@ -24,9 +23,9 @@ from evenlane.engine.producer.no_reply import ReplyTimeouts
 from evenlane.engine.producer.pipeline.batch_put import BatchPut, OutcomeList
 from evenlane.engine.producer.pipeline.pipeline import PutPipeline
 from evenlane.engine.producer.pipeline.router import Router
-from evenlane.engine.producer.pipeline.sender import CLOSED, Sender
+from evenlane.engine.producer.pipeline.sender import CLOSED, NOT_OPEN, Sender
 from evenlane.engine.producer.pipeline.window import PutWindow
-from evenlane.engine.producer.put import Put
+from evenlane.engine.producer.put import Put, check_iterable
 from evenlane.engine.producer.rate_limit import RateLimiter, check_admission
 from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.engine.tracing.switch import find_tracer
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import ClusterLayout, Receipt, Store
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.producer.pipeline.router import Topics
@@ -78,7 +78,7 @@ class Producer:
     ) -> None:
         log_setup.to_stderr()
         named = store if isinstance(store, str) else None
-        self._settings = _settings(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
+        self._settings = override(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
         self._store = None if isinstance(store, str) else store
         if self._store is None:
             connections.load_store(self._settings)
@@ -94,7 +94,8 @@ class Producer:
         self._open = AsyncExitStack()
         self._open_store: Store | None = None
         self._pipeline: PutPipeline | None = None
-        self._deliver: Callable[[Put], Awaitable[Receipt]] = _refuse  # set while it is open
+        self._was_open = False
+        self._deliver: Callable[[Put], Awaitable[Receipt]] = self._deliver_if_open
         self._tracer_provider = tracer_provider
         self._tracer: PutTracer | None = None  # decided by `open`
         self._auto_create: TopicAutoCreate | None = None
@@ -145,11 +146,11 @@ class Producer:
             self._deliver = self._pipeline.deliver
             if tracer is not None:
                 self._trace(tracer, self._deliver)
-            self._open = opened.pop_all()
+            self._open, self._was_open = opened.pop_all(), True
 
     async def close(self) -> None:
         """Close. Puts that still wait for their acknowledgement fail. May be called twice."""
-        self._pipeline, self._deliver = None, _refuse
+        self._pipeline, self._deliver = None, self._deliver_if_open
         await self._open.aclose()
 
     def _trace(self, tracer: Any, deliver: Callable[[Put], Awaitable[Receipt]]) -> None:
@@ -231,9 +232,10 @@ class Producer:
         """Put all messages in bounded memory. `done` is called with each put's number, from 0, and outcome, in any
         order.
 
-        Returns when all puts have their outcome. If it is cancelled or `puts` raises, puts in flight are abandoned:
-        they may or may not be stored.
+        Returns when all puts have their outcome. If it is cancelled, or `puts` or `done` raises, puts in flight are
+        abandoned: they may or may not be stored. It raises what `done` raised, at the latest with the next put.
         """
+        check_iterable(puts)
         if self._tracer is None:
             await self._put_each(puts, done)
             return
@@ -262,26 +264,14 @@ class Producer:
             raise ProducerClosed(CLOSED)
         return self._open_store.max_payload
 
+    async def _deliver_if_open(self, put: Put) -> Receipt:
+        """Raise ProducerClosed: an open producer delivers by its pipeline, without this call in between."""
+        return await self._get_pipeline().deliver(put)
+
     def _get_pipeline(self) -> PutPipeline:
         if self._pipeline is None:
-            raise ProducerClosed(CLOSED)
+            raise ProducerClosed(CLOSED if self._was_open else NOT_OPEN)
         return self._pipeline
-
-
-async def _refuse(_put: Put) -> Receipt:
-    """The delivery of a producer that isn't open."""
-    raise ProducerClosed(CLOSED)
-
-
-def _settings(settings: Settings | None, given: Mapping[str, object]) -> Settings:
-    """Return `settings`, or the process's, changed by the given arguments. Raises ConfigError."""
-    if settings is None:
-        return load(given).settings
-    parsed = load(given, {}).settings
-    changes = {key: getattr(parsed, key) for key, value in given.items() if value is not None}
-    if "nats" in changes:
-        changes["store"] = parsed.store  # not the setting's store, which may name another server
-    return replace(settings, **changes)
 
 
 def _check(name: str, value: float, least: float = 0.0) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,7 +25,8 @@ class Put(msgspec.Struct, eq=False, gc=False):
     encoded as JSON, or as msgpack if a header `Content-Type` says so; without that header, JSON's is added.
 
     `delay` and `ttl` are seconds, `due` is unix ns or a datetime with a time zone; `delay` and `due` exclude each
-    other. Messages with the same key go to the same group. Within the duplicate window, an `id` is stored once per
+    other. Messages with the same key go to the same group. `group` is in place of a `key`; only a put with an `id` may
+    have both, to try again in the group that an error names. Within the duplicate window, an `id` is stored once per
     project.
     """
 
@@ -38,3 +40,11 @@ class Put(msgspec.Struct, eq=False, gc=False):
     ttl: float | None = None
     id: str | None = None
     headers: Mapping[str, str] | None = None
+
+
+def check_iterable(puts: object) -> None:
+    """Raise TypeError unless these are many puts."""
+    if isinstance(puts, Put):
+        raise TypeError("many puts are needed, and this is one Put: give a list of puts, or use `put`")
+    if not isinstance(puts, Iterable | AsyncIterable):
+        raise TypeError(f"many puts are needed, such as a list of Put, and this is of type {type(puts).__name__}")

@@ -14,6 +14,7 @@ from evenlane.engine.errors import ProducerClosed
 from evenlane.engine.producer.open_producer import OpenProducer
 from evenlane.engine.producer.pipeline.batch_put import OutcomeList
 from evenlane.engine.producer.producer import WINDOW_BYTES, WINDOW_MESSAGES, Producer
+from evenlane.engine.producer.put import check_iterable
 from evenlane.engine.producer.sync_batch import SyncBatch, parts
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class SyncProducer:
         Returns when all puts have their outcome. If `puts` or `done` raises, puts in flight are abandoned: they may or
         may not be stored.
         """
+        check_iterable(puts)
         each = parts(puts)
         opened = self._get()
         with opened.call():

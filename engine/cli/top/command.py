@@ -10,7 +10,6 @@ import typer
 
 from evenlane.engine.cli.options import CommonOptions, Json, common, number, seconds
 from evenlane.engine.cli.output import print_json
-from evenlane.engine.cli.topics.session import current_author
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -131,6 +130,8 @@ def _plain(settings: Settings, choice: ViewState, interval_s: float, count: int 
 
 
 def _live(settings: Settings, choice: ViewState, interval_s: float) -> None:
+    from evenlane.engine.admin.topics.author import current_author
+
     by = current_author(None)
     from evenlane.engine.cli.top.source import connect_source
     from evenlane.engine.cli.top.terminal import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path  # noqa: TC003 - typer looks at it
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common
 from evenlane.engine.cli.output import print_json, print_table
 from evenlane.engine.cli.topics.fields import row_line
-from evenlane.engine.cli.topics.session import By, count_waiting, current_author, run_with_etcd
+from evenlane.engine.cli.topics.session import By, run_with_etcd
 from evenlane.engine.errors import EvenlaneError, InvalidTopic, Unreachable, hint
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def apply(
       evenlane topics apply topics.toml --yes --json
       echo '{"acme": {"qps": 100}}' | evenlane topics apply -
     """
+    from evenlane.engine.admin.topics.apply import document
+    from evenlane.engine.admin.topics.author import current_author
     from evenlane.engine.control.topics.manifest import load_manifest, name
     from evenlane.engine.control.topics.plan import DUE
 
@@ -67,7 +69,7 @@ def apply(
     due = sum(row.action in DUE for row in rows)
     if wrong or dry_run or not due or not (yes or _confirm(due, given.load().settings.env)):
         if as_json:
-            print_json(_document(rows, None))
+            print_json(document(rows, None))
         if wrong:
             raise InvalidTopic(f"{name(file)}: {_describe_rows(wrong, 'wrong')}: nothing was written")
         if held:
@@ -75,7 +77,7 @@ def apply(
         return
     outcome = _carry_out(given, rows, due, author)
     if as_json:
-        print_json(_document(rows, outcome))
+        print_json(document(rows, outcome))
     else:
         accepted = len(outcome.written) - len(outcome.waiting)
         print(f"applied {len(outcome.written):,}, accepted {accepted:,}")  # noqa: T201
@@ -86,6 +88,7 @@ def _plan(given: CommonOptions, described: Manifest) -> list[PlanRow]:
     from evenlane.engine.control.topics.plan import plan_changes
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> list[PlanRow]:
+        from evenlane.engine.admin.topics.change import count_waiting
         from evenlane.engine.control.topics.apply import ApplyPlan
 
         return await ApplyPlan(etcd, settings.env, cluster_config, waiting=partial(count_waiting, settings)).plan(
@@ -110,6 +113,7 @@ def _carry_out(given: CommonOptions, rows: list[PlanRow], due: int, by: str) -> 
     from evenlane.engine.cli.progress import ProgressDisplay
 
     async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> ApplyOutcome:
+        from evenlane.engine.admin.topics.change import count_waiting
         from evenlane.engine.control.topics.apply import ApplyPlan
 
         applying = ApplyPlan(etcd, settings.env, cluster_config, by, partial(count_waiting, settings))
@@ -144,23 +148,6 @@ def _confirm(due: int, env: str) -> bool:
     if typer.confirm(f"Write {format_count(due, 'topic')} into environment {env!r}?", err=True):
         return True
     raise EvenlaneError("nothing was written")
-
-
-def _document(rows: list[PlanRow], outcome: ApplyOutcome | None) -> dict[str, Any]:
-    """Build the document. `applied` and the fields after it describe what was written: nothing, if it wasn't begun."""
-    from evenlane.engine.control.topics.plan import counts
-
-    written, waiting = ([], []) if outcome is None else (outcome.written, outcome.waiting)
-    refused = {} if outcome is None else outcome.refused
-    return {
-        "plan": [row.document() for row in rows],
-        **counts(rows),
-        "applied": len(written),
-        "accepted": len(written) - len(waiting),
-        "waiting": waiting,
-        "refused": [{"project": project, "error": error} for project, error in refused.items()],
-        "problem": None if outcome is None else outcome.broken,
-    }
 
 
 def _describe_rows(rows: list[PlanRow], what: str) -> str:

@@ -16,7 +16,6 @@ from evenlane.engine.cli.topics.session import (
     By,
     IfRevision,
     change,
-    current_author,
     note,
     print_change,
     run_with_topics,
@@ -167,6 +166,8 @@ def delete(
     Example:
       evenlane topics delete acme
     """
+    from evenlane.engine.admin.topics.author import current_author
+
     status: TopicStatus = run_with_topics(
         given,
         lambda topic_client: topic_client.delete(project, if_revision=if_revision, via="topics delete"),

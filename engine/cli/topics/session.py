@@ -10,11 +10,12 @@ import typer
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, number
 from evenlane.engine.cli.output import print_json
-from evenlane.engine.errors import ConfigError, EvenlaneError, hint
+from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from evenlane.engine.admin.topics.change import Changed
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.topics.client import TopicClient
@@ -44,31 +45,6 @@ IfRevision = Annotated[
         help="Change it only if `topics get` still shows this revision (0: none).",
     ),
 ]
-
-
-def current_author(by: str | None) -> str:
-    """Return the named author, or this process's user on this host. Raises ConfigError."""
-    if by is not None:
-        return _check_author(by)
-    import getpass
-    import os
-    import socket
-
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # containers may have users without a name
-        user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"
-
-
-def _check_author(by: str) -> str:
-    from evenlane.engine.control.topics.history import MOST_TEXT
-
-    if not 0 < len(by) <= MOST_TEXT:
-        raise ConfigError(f"--by must have 1 to {MOST_TEXT} characters, not {len(by):,}")
-    if not by.isprintable():
-        raise ConfigError("--by must be printable text on one line")
-    return by
 
 
 def run_with_topics(given: CommonOptions, work: Callable[[TopicClient], Awaitable[T]], *, by: str | None = None) -> T:
@@ -124,18 +100,21 @@ def change(
     known: bool = False,
 ) -> None:
     """Run a command that changes fields of a topic, and report the result."""
+    from evenlane.engine.admin.topics.author import current_author
+
     named = current_author(by)
 
-    async def work(topic_client: TopicClient) -> TopicStatus:
-        if await topic_client.would_move_keys(project, changes, known=known):
-            await _check_drained(given.load().settings, project)
-        begins = changes.get("ordered") is True and await topic_client.is_unordered(project)
-        status = await topic_client.change(project, changes, known=known, if_revision=if_revision, via=via)
-        if begins:
-            await _note_what_waits(given.load().settings, project)
-        return status
+    async def work(topic_client: TopicClient) -> Changed:
+        from evenlane.engine.admin.topics.change import change_topic
 
-    print_change(given, run_with_topics(given, work, by=named), as_json=as_json)
+        return await change_topic(
+            topic_client, given.load().settings, project, changes, via=via, if_revision=if_revision, known=known
+        )
+
+    changed = run_with_topics(given, work, by=named)
+    if changed.waiting:
+        _note_what_waits(project, changed.waiting)
+    print_change(given, changed.status, as_json=as_json)
 
 
 def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) -> None:
@@ -154,15 +133,19 @@ def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) ->
     elif status.is_accepted and status.in_effect is not None:
         topic = status.in_effect.topic
         print(f"{status.project}: {topic.qps:g} QPS in {format_count(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
-    if not status.is_accepted and (status.in_effect, status.spec, status.unreadable) != (None, None, None):
-        raise EvenlaneError(_explain_refusal(status, env))
+    from evenlane.engine.admin.topics.change import explain_not_in_effect
+
+    if why := explain_not_in_effect(status, env):
+        raise EvenlaneError(why)
 
 
 def note(given: CommonOptions, status: TopicStatus) -> None:
     """Print a note on stderr about facts that a table doesn't show."""
     env = given.load().settings.env
     if not status.is_accepted:
-        print(f"note: {_explain_refusal(status, env)}", file=sys.stderr)  # noqa: T201
+        from evenlane.engine.admin.topics.change import explain_refusal
+
+        print(f"note: {explain_refusal(status, env)}", file=sys.stderr)  # noqa: T201
     elif status.spec is None:
         print(f"note: {status.project} was deleted{_explain_effect(status, env)}", file=sys.stderr)  # noqa: T201
 
@@ -175,41 +158,11 @@ def _explain_effect(status: TopicStatus, env: str) -> str:
     return f"; {explain_effect(status.project, status.in_effect, env)}"
 
 
-def _explain_refusal(status: TopicStatus, env: str) -> str:
-    project = status.project
-    if status.problem is not None:
-        return f"the spec of topic {project} can't be accepted: {status.reason}"
-    if status.unreadable is not None:
-        makes = f": {hint(f'topics set {project} --qps 100', env)} creates a new one" if status.spec is None else ""
-        return f"topic {project}: {status.reason}{makes}"
-    return (
-        f"the change of topic {project} is written, but the leader has not accepted it: "
-        f"{hint(f'topics get {project}', env)} shows when it has"
-    )
-
-
-async def _check_drained(settings: Settings, project: str) -> None:
-    """Raise EvenlaneError if messages wait, as an ordered topic is about to get other groups."""
-    from evenlane.engine.control.topics.status import explain_not_drained
-
-    if waiting := await count_waiting(settings, project):
-        raise EvenlaneError(explain_not_drained(project, waiting))
-
-
-async def _note_what_waits(settings: Settings, project: str) -> None:
+def _note_what_waits(project: str, waiting: int) -> None:
     """Print a note about messages that wait from before the topic was ordered."""
-    if waiting := await count_waiting(settings, project):
-        print(  # noqa: T201
-            f"note: {format_count(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before"
-            " it was ordered: if its groups have changed since then, messages of one key may be in two groups, each"
-            " with an order of its own",
-            file=sys.stderr,
-        )
-
-
-async def count_waiting(settings: Settings, project: str) -> int:
-    """Count messages that wait or are being handled. Raises EvenlaneError."""
-    from evenlane.engine.admin.backlog.peek import peek
-
-    parts = (await peek(settings, project, None, 0))["priorities"]
-    return sum(part["waiting"] + part["delayed"] for part in parts)
+    print(  # noqa: T201
+        f"note: {format_count(waiting, 'message')} of {project} {'waits' if waiting == 1 else 'wait'} from before"
+        " it was ordered: if its groups have changed since then, messages of one key may be in two groups, each"
+        " with an order of its own",
+        file=sys.stderr,
+    )

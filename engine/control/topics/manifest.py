@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from evenlane.engine.base.config.toml_file import read_toml
 from evenlane.engine.base.names import check_project
@@ -26,8 +28,15 @@ def name(path: Path) -> str:
 
 def load_manifest(path: Path) -> Manifest:
     """Load a manifest. An invalid topic doesn't hide the others. Raises ConfigError for the file itself."""
+    return read_manifest(_document(name(path), *_content(path)))
+
+
+def read_manifest(document: Any) -> Manifest:
+    """Read the document of a manifest. Raises ConfigError if it isn't one."""
+    if not isinstance(document, Mapping):
+        raise ConfigError(f"topics must be a mapping such as {_EXAMPLE}, and this is a {type(document).__name__}")
     described = Manifest({}, {})
-    for project, fields in _document(name(path), *_content(path)).items():
+    for project, fields in document.items():
         try:
             described.specs[project] = _parse(project, fields)
         except (InvalidName, TopicError) as error:
@@ -37,7 +46,7 @@ def load_manifest(path: Path) -> Manifest:
 
 def _parse(project: str, fields: object) -> bytes:
     check_project(project)
-    if not isinstance(fields, dict):
+    if not isinstance(fields, Mapping):
         raise TopicError("", 'must be an object such as {"qps": 100}')
     return merge(None, fields)
 

@@ -43,7 +43,20 @@ class TopicStatus:
     replaced: str | None = None
 
     @property
+    def qps(self) -> float | None:
+        """Messages per second in effect; None if no topic is."""
+        return None if self.in_effect is None else self.in_effect.topic.qps
+
+    @property
+    def state(self) -> str | None:
+        """`active`, `paused`, `draining`, or `deleted` while its backlog keeps it; None if no topic is in effect."""
+        if self.in_effect is None:
+            return None
+        return "deleted" if self.in_effect.deleted else self.in_effect.topic.state
+
+    @property
     def is_accepted(self) -> bool:
+        """Whether the spec is in effect."""
         if self.problem is not None or self.in_effect is None:
             return False
         if self.spec is None or self.in_effect.deleted:
@@ -63,6 +76,7 @@ class TopicStatus:
         )
 
     def document(self) -> dict[str, Any]:
+        """Return the document of `evenlane topics get --json`: `wish` is the spec, `in_force` the topic in effect."""
         in_effect = None if self.in_effect is None else msgspec.json.decode(encode(self.in_effect))
         return {
             "project": self.project,

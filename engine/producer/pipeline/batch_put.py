@@ -35,7 +35,7 @@ class BatchPut:
     """Sends the puts of one call. `done` is called with each put's number, from 0, and its outcome.
 
     Invariants: at most one of `_waiting` and `_unknown` is set, and `ready` clears both; `_in_flight` counts sent puts
-    without an outcome.
+    without an outcome; `_failure` is what `done` raised, after which it isn't called again.
     """
 
     def __init__(self, pipeline: PutPipeline, done: Callable[[int, Outcome], None]) -> None:
@@ -44,9 +44,13 @@ class BatchPut:
         self._waiting: PendingPut | None = None
         self._unknown: tuple[Put, UnknownProject] | None = None  # a template may create its topic
         self._all_completed: asyncio.Future[None] | None = None
+        self._failure: BaseException | None = None
 
     def add(self, put: Put) -> bool:
-        """Send a put, or report its error as outcome. Returns False if `ready` must be awaited before the next."""
+        """Send a put, or report its error as outcome. Returns False if `ready` must be awaited before the next. Raises
+        what `done` raises, as `ready` and `end` do.
+        """
+        self._check_failure()
         try:
             pending = self._pipeline.prepare(put)
         except (EvenlaneError, TypeError) as error:
@@ -76,13 +80,16 @@ class BatchPut:
         except (EvenlaneError, TypeError) as error:
             self._refuse(error)
         else:
+            self._check_failure()
             self._send(pending)
 
     async def end(self) -> None:
         """Wait until each added put has its outcome."""
+        self._check_failure()
         while self._in_flight:
             self._all_completed = asyncio.get_running_loop().create_future()
             await self._all_completed
+            self._check_failure()
 
     def give_up(self) -> None:
         """Abandon the puts still in flight."""
@@ -91,9 +98,14 @@ class BatchPut:
 
     def complete(self, pending: PendingPut, outcome: Outcome) -> None:
         self._in_flight -= 1
-        if not self._in_flight and self._all_completed is not None and not self._all_completed.done():
+        if self._failure is None:
+            try:
+                self._done(pending.number, outcome)
+            except BaseException as error:  # noqa: BLE001 - the caller gets it: here it would end the store's reader
+                self._failure = error
+        is_over = not self._in_flight or self._failure is not None
+        if is_over and self._all_completed is not None and not self._all_completed.done():
             self._all_completed.set_result(None)
-        self._done(pending.number, outcome)
 
     def _send(self, pending: PendingPut) -> None:
         pending.number = self._numbers
@@ -104,4 +116,9 @@ class BatchPut:
     def _refuse(self, error: Exception) -> None:
         self._numbers += 1
         self._refused += 1
+        self._check_failure()
         self._done(self._numbers - 1, error)
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure

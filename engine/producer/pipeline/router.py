@@ -133,6 +133,11 @@ class Router:
         if key is not None:
             names.check_key(key)
         if group is not None:
+            if key is not None and message_id is None:
+                raise InvalidPut(
+                    f"the put for {put.project!r} names both a key and a group: give one of them, as the key decides"
+                    " the group (only a second try under its `id` may name both)"
+                )
             return _check_group(put.project, group, route.active)
         if key is not None:
             return group_of(key, route.active)

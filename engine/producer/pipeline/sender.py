@@ -24,7 +24,7 @@ from evenlane.engine.errors import (
     ProducerClosed,
     PutRefused,
 )
-from evenlane.engine.producer.no_reply import AFTER_S, UNKNOWN
+from evenlane.engine.producer.no_reply import AFTER_S, LOST, UNKNOWN
 from evenlane.engine.producer.pipeline.pending_put import DONE, IN_FLIGHT, RETRYING
 from evenlane.engine.producer.tuning import DEFAULT
 
@@ -42,6 +42,7 @@ _TICK_AGAIN_S = 0.02
 _BACKOFF_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _RESTORE_EVERY_S = 2.0
 CLOSED = "this producer is closed: put inside `async with Producer(...)`"
+NOT_OPEN = "this producer is not open yet: put inside `async with Producer(...)`, or await its `open` before"
 
 
 class Sender:
@@ -244,6 +245,8 @@ class Sender:
 
     def _unknown(self, pending: PendingPut) -> NotAcknowledged:
         known = self._replies.reason_for(pending.subject, monotonic()) or pending.why
+        if not known and not self._store.is_connected:
+            known = LOST
         why = known or "messages before it are waiting for the store, too"
         if not pending.tries:
             return NotAcknowledged(

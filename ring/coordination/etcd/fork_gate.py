@@ -39,10 +39,15 @@ class ForkGate:
         self._lock.acquire()
 
     def __exit__(self, *_error: object) -> None:
+        global _is_loud  # noqa: PLW0603
+        _is_loud = True
+        self.release()
+
+    def release(self) -> None:
         self._lock.release()
 
     def shut(self) -> None:
-        """Close the connections, and let none be made until `__exit__`."""
+        """Close the connections, and let none be made until `release`."""
         self._lock.acquire()
         for close in tuple(self.on_fork):
             close()
@@ -50,15 +55,18 @@ class ForkGate:
 
 _gates: weakref.WeakSet[ForkGate] = weakref.WeakSet()
 _shut: list[ForkGate] = []
+_is_loud = False  # whether connections were made since gRPC was quiet; closed ones may keep its threads for a while
 
 
 def _before() -> None:
+    global _is_loud  # noqa: PLW0603
     for gate in tuple(_gates):
         if gate.on_fork:
             gate.shut()
             _shut.append(gate)
-    if _shut:
+    if _is_loud:
         _wait_until_quiet()
+        _is_loud = False
 
 
 def _wait_until_quiet() -> None:
@@ -90,7 +98,7 @@ def _name(thread: Path) -> str:
 
 def _after_in_parent() -> None:
     while _shut:
-        _shut.pop().__exit__()
+        _shut.pop().release()
 
 
 def _after_in_child() -> None:

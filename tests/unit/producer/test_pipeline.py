@@ -113,7 +113,7 @@ class TestLimits:
 class Store:
     """A store that keeps puts until the test answers them."""
 
-    connected, max_payload = True, 1 << 20
+    connected, is_connected, max_payload = True, True, 1 << 20
 
     def __init__(self):
         self.asked = []

@@ -50,8 +50,8 @@ async def test_messages_without_key_rotate_over_groups(world):
 
 
 async def test_named_group_overrides_key(world):
-    """K6: a put may name its group."""
-    message = await put_one(world, "acme", b"", key="k", group=5)
+    """K6: a put may name its group, in place of a key; in a second try under its id, next to it."""
+    message = await put_one(world, "acme", b"", key="k", group=5, id="again")
     assert ("5", "k") == (message.subject.split(".")[4], h.value(message.headers, h.KEY))
 
 

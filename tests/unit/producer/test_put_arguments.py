@@ -3,12 +3,13 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.core.ports import Receipt
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge
+from evenlane.engine.errors import InvalidName, InvalidPut, PayloadTooLarge, ProducerClosed
 from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import partition_of
 from tests.support.producer_world import ProducerWorld
@@ -215,3 +216,28 @@ async def test_too_large_message_error_names_both_sizes(world):
         with pytest.raises(PayloadTooLarge, match=r"has 1,0\d\d bytes, 1,000 of body .* takes at most 1,000"):
             await producer.put("acme", b"x" * 1_000)
     assert [] == world.stored()
+
+
+async def test_key_and_group_exclude_each_other(world):
+    async with world.producer() as producer:
+        with pytest.raises(InvalidPut, match="names both a key and a group: give one of them"):
+            await producer.put("acme", b"", key="k", group=1)
+
+
+@pytest.mark.parametrize("field", ["id", "key"])
+async def test_names_must_be_text(world, field):
+    async with world.producer() as producer:
+        with pytest.raises(InvalidName, match=f"{field} 5 is not valid: .*; it must be text, and this is of type int"):
+            await producer.put("acme", b"", **{field: 5})
+
+
+async def test_put_before_open_says_so(world):
+    with pytest.raises(ProducerClosed, match="this producer is not open yet: put inside `async with"):
+        await world.producer().put("acme", b"")
+
+
+def test_logs_of_a_program_go_to_stderr(world, capsys):
+    world.producer()
+    structlog.get_logger().info("connected")
+    out, err = capsys.readouterr()
+    assert (out, "connected" in err) == ("", True)

@@ -90,3 +90,33 @@ async def test_cancelled_puts_release_their_room(world):
         await until(lambda: len(world.stored()) == 9)
         world.server.delay_acks(0)
         assert {Receipt} == {type(outcome) for outcome in await last}
+
+
+@pytest.mark.parametrize("project", ["acme", "nobody"])
+@pytest.mark.parametrize("count", [1, 5_000])
+async def test_error_of_done_ends_put_each(world, project, count, caplog):
+    """Once, and without a word in the log."""
+    calls = []
+
+    def fail(number, _outcome):
+        calls.append(number)
+        raise LookupError("row is gone")
+
+    async with world.producer() as producer:
+        with pytest.raises(LookupError, match="row is gone"):
+            await producer.put_each((Put(project, b"x") for _ in range(count)), fail)
+        assert isinstance(await producer.put("acme", b"still works"), Receipt)
+    assert (len(calls), caplog.records) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("puts", "why"),
+    [
+        (None, "such as a list of Put, and this is of type NoneType"),
+        (Put("acme", b""), "this is one Put: give a list of puts, or use `put`"),
+    ],
+)
+async def test_many_puts_are_needed(world, puts, why):
+    async with world.producer() as producer:
+        with pytest.raises(TypeError, match=why):
+            await producer.put_many(puts)

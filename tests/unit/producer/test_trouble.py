@@ -151,3 +151,11 @@ async def test_each_error_is_one_line(world):
             ]
         )
     assert all(isinstance(outcome, EvenlaneError) and "\n" not in str(outcome) for outcome in outcomes)
+
+
+async def test_errors_in_an_outage_name_the_lost_connection(world):
+    async with world.producer(timeout=0.3, window_messages=4) as producer:
+        world.server.disconnect()
+        outcomes = await producer.put_many(Put("acme", b"%d" % n, key="k") for n in range(8))
+    assert [NotAcknowledged] * 8 == [type(each) for each in outcomes]
+    assert all("connection" in str(each) for each in outcomes), [str(each) for each in outcomes]

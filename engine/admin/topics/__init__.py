@@ -1,0 +1,1 @@
+"""Changes topics for people and programs: what the command line and the Python API share."""
