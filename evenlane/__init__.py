@@ -15,7 +15,7 @@ from evenlane.engine._version import __version__ as __version__
 if TYPE_CHECKING:
     from evenlane.engine.admin.topics.apply import AppliedTopics
     from evenlane.engine.admin.topics.sync_topics import SyncTopics
-    from evenlane.engine.admin.topics.topics import Topics
+    from evenlane.engine.admin.topics.topics import TopicFields, Topics
     from evenlane.engine.app.application import Evenlane
     from evenlane.engine.app.typed_message import Message
     from evenlane.engine.base.config.settings import Settings
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ConfigError,
         DataInUse,
         EvenlaneError,
+        Fenced,
         InvalidName,
         InvalidPut,
         InvalidTopic,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         ProducerClosed,
         PutRefused,
         TopicDraining,
+        UnknownEpoch,
         UnknownProject,
         Unreachable,
     )
@@ -61,6 +63,7 @@ _HOMES = {
     "Settings": "evenlane.engine.base.config.settings",
     "SyncProducer": "evenlane.engine.producer",
     "SyncTopics": "evenlane.engine.admin.topics.sync_topics",
+    "TopicFields": "evenlane.engine.admin.topics.topics",
     "TopicStatus": "evenlane.engine.control.topics.status",
     "Topics": "evenlane.engine.admin.topics.topics",
     "batch": "evenlane.engine.core.message.message",
@@ -68,6 +71,7 @@ _HOMES = {
     "ConfigError": "evenlane.engine.errors",
     "DataInUse": "evenlane.engine.errors",
     "EvenlaneError": "evenlane.engine.errors",
+    "Fenced": "evenlane.engine.errors",
     "InvalidName": "evenlane.engine.errors",
     "InvalidPut": "evenlane.engine.errors",
     "InvalidTopic": "evenlane.engine.errors",
@@ -78,16 +82,17 @@ _HOMES = {
     "ProducerClosed": "evenlane.engine.errors",
     "PutRefused": "evenlane.engine.errors",
     "TopicDraining": "evenlane.engine.errors",
-    "Unreachable": "evenlane.engine.errors",
+    "UnknownEpoch": "evenlane.engine.errors",
     "UnknownProject": "evenlane.engine.errors",
+    "Unreachable": "evenlane.engine.errors",
 }
 
 __all__ = [
-    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError",
+    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "Fenced",
     "InvalidName", "InvalidPut", "InvalidTopic", "Message", "NodeIdInUse", "NotAcknowledged", "Pause",
     "PayloadTooLarge", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
-    "Retry", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicStatus", "Topics", "UnknownProject",
-    "Unreachable", "batch",
+    "Retry", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicFields", "TopicStatus", "Topics",
+    "UnknownEpoch", "UnknownProject", "Unreachable", "batch",
 ]  # fmt: skip
 
 
