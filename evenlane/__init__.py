@@ -15,7 +15,7 @@ from evenlane.engine._version import __version__ as __version__
 if TYPE_CHECKING:
     from evenlane.engine.admin.topics.apply import AppliedTopics
     from evenlane.engine.admin.topics.sync_topics import SyncTopics
-    from evenlane.engine.admin.topics.topics import Topics
+    from evenlane.engine.admin.topics.topics import TopicFields, Topics
     from evenlane.engine.app.application import Evenlane
     from evenlane.engine.app.typed_message import Message
     from evenlane.engine.base.config.settings import Settings
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConfigError,
         DataInUse,
         EvenlaneError,
+        Fenced,
         InvalidName,
         InvalidPut,
         InvalidTopic,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         PutRefused,
         RevisionConflict,
         TopicDraining,
+        UnknownEpoch,
         UnknownProject,
         Unreachable,
     )
@@ -64,6 +66,7 @@ _HOMES = {
     "Settings": "evenlane.engine.base.config.settings",
     "SyncProducer": "evenlane.engine.producer",
     "SyncTopics": "evenlane.engine.admin.topics.sync_topics",
+    "TopicFields": "evenlane.engine.admin.topics.topics",
     "TopicStatus": "evenlane.engine.control.topics.status",
     "Topics": "evenlane.engine.admin.topics.topics",
     "add_message_fields": "evenlane.engine.base.handler_logs",
@@ -72,6 +75,7 @@ _HOMES = {
     "ConfigError": "evenlane.engine.errors",
     "DataInUse": "evenlane.engine.errors",
     "EvenlaneError": "evenlane.engine.errors",
+    "Fenced": "evenlane.engine.errors",
     "InvalidName": "evenlane.engine.errors",
     "InvalidPut": "evenlane.engine.errors",
     "InvalidTopic": "evenlane.engine.errors",
@@ -83,16 +87,17 @@ _HOMES = {
     "PutRefused": "evenlane.engine.errors",
     "RevisionConflict": "evenlane.engine.errors",
     "TopicDraining": "evenlane.engine.errors",
-    "Unreachable": "evenlane.engine.errors",
+    "UnknownEpoch": "evenlane.engine.errors",
     "UnknownProject": "evenlane.engine.errors",
+    "Unreachable": "evenlane.engine.errors",
 }
 
 __all__ = [
-    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "InvalidName",
-    "InvalidPut", "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause",
+    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "Fenced",
+    "InvalidName", "InvalidPut", "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause",
     "PayloadTooLarge", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
-    "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicStatus", "Topics",
-    "UnknownProject", "Unreachable", "add_message_fields", "batch",
+    "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicFields",
+    "TopicStatus", "Topics", "UnknownEpoch", "UnknownProject", "Unreachable", "add_message_fields", "batch",
 ]  # fmt: skip
 
 

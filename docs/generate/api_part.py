@@ -24,6 +24,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "Receipt": (),
     "Topics": ("open", "close", "get", "list", "set", "pause", "resume", "drain", "delete", "apply"),
     "SyncTopics": ("get", "list", "set", "pause", "resume", "drain", "delete", "apply"),
+    "TopicFields": (),
     "TopicStatus": ("qps", "state", "is_accepted", "reason", "document"),
     "AppliedTopics": (),
     "Message": (
@@ -39,7 +40,12 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "add_message_fields": (),
     "MessageFilter": ("filter",),
 }  # fmt: skip
-_WITHOUT_CONSTRUCTOR = {"Message": "", "TopicStatus": "", "Settings": "Its fields are the [settings](settings.md)."}
+_WITHOUT_CONSTRUCTOR = {
+    "Message": "",
+    "Settings": "Its fields are the [settings](settings.md).",
+    "TopicFields": "They are described in [Topics](topics.md#fields).",
+    "TopicStatus": "",
+}
 _WIDTH = 100
 
 

@@ -67,9 +67,14 @@ class OpenProducer:
 
     def close(self, timeout_s: float | None) -> None:
         """Wait for the calls under way, at most this long, then close the producer and end the thread."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.wait_for(lambda: not self._calls, timeout_s)
+        try:
+            with self._changed:
+                self._is_closing = True
+                self._changed.wait_for(lambda: not self._calls, timeout_s)
+        finally:  # after KeyboardInterrupt, too
+            self._end()
+
+    def _end(self) -> None:
         try:
             with contextlib.suppress(TimeoutError):
                 self._loop.run(self.producer.close(), _CLOSE_S)

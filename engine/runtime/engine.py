@@ -58,7 +58,7 @@ class Engine:
     without `shares` no leader lends quota between nodes; `scheduler(concurrency)` makes a scheduler other than the
     product's.
 
-    Its properties are its state for metrics, pages and HTTP routes (`NodeView`). Those that belong to a session are
+    Its properties are its state for metrics, pages and HTTP routes. Those that belong to a session are
     None between two sessions.
     """
 

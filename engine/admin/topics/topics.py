@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class TopicFields(TypedDict, total=False):
-    """The fields of a topic, all optional (docs/reference/topics.md). Times in seconds; None restores the default."""
+    """The fields of a topic as arguments, all optional. Times in seconds; None restores the default."""
 
     qps: float
     groups: int | None

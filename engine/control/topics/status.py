@@ -28,9 +28,9 @@ _MOST_VALUE = 1_000  # characters of one of its fields
 
 @dataclass(frozen=True, slots=True)
 class TopicStatus:
-    """Status of a project's topic. `problem` says why the spec can't be accepted; `spec` is then the spec as written,
-    or its text if it is no object. `unreadable` says why the accepted value can't be read. `revision` is the spec's, 0
-    if there is none. `replaced` is the problem of the previous spec, if a change has replaced that entirely.
+    """Status of the topic of `project`. `problem` says why the spec can't be accepted; `spec` is then the spec as
+    written, or its text if it is no object. `unreadable` says why the accepted value can't be read. `revision` is the
+    spec's, 0 if there is none. `replaced` is the problem of the previous spec, if a change has replaced that entirely.
     """
 
     project: str
