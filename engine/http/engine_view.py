@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.backlog.peek import peek
 from evenlane.engine.admin.overview.client import OverviewClient
+from evenlane.engine.admin.topics.change import count_waiting
 from evenlane.engine.admin.why.client import WhyClient
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.clock import now_ns
@@ -52,7 +53,9 @@ class EngineView:
         self._pages: dict[str, SingleFlight[Page]] = {}
         self.watching = LiveFeed(self._overview)
         self.puts = PutService(lambda: Producer(settings=view.settings), view.id)
-        self.topics = TopicService(coordination, view.settings.env, f"http@{view.id}", self._count_waiting)
+        self.topics = TopicService(
+            coordination, view.settings.env, f"http@{view.id}", partial(count_waiting, view.settings)
+        )
 
     def health(self) -> dict[str, Any]:
         """Return the node's identity: any answer shows that the process runs and its loop isn't blocked."""
@@ -108,11 +111,6 @@ class EngineView:
         await self.watching.close()
         await self._dead_letters.close()
         await self.puts.close()
-
-    async def _count_waiting(self, project: str) -> int:
-        """Count messages that wait or are being handled, on connections of its own. Raises EvenlaneError."""
-        parts = (await peek(self._view.settings, project, None, 0))["priorities"]
-        return sum(part["waiting"] + part["delayed"] for part in parts)
 
     async def _overview(self) -> dict[str, Any]:
         with connections.translate_errors():
