@@ -1,4 +1,4 @@
-"""docs/reference/python-api.md: the public names of `evenlane`, with their signatures and docstrings."""
+"""docs/reference/python-api.md: the public names of `evenlane` and of its test kit, with signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from markup import code, joined, table
 
 import evenlane
+from evenlane import testing
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
@@ -40,9 +41,28 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "add_message_fields": (),
     "MessageFilter": ("filter",),
 }  # fmt: skip
+# The same for `evenlane.testing`.
+_TESTING: dict[str, tuple[str, ...]] = {
+    "TestApp": (
+        "put",
+        "run_until_idle",
+        "advance",
+        "now",
+        "handled",
+        "failed",
+        "dead_letters",
+        "backlog",
+        "why",
+        "replay",
+    ),
+    "message": (),
+    "FailedAttempt": (),
+    "Stuck": (),
+}
 _WITHOUT_CONSTRUCTOR = {
     "Message": "",
     "Settings": "Its fields are the [settings](settings.md).",
+    "Stuck": "",
     "TopicFields": "They are described in [Topics](topics.md#fields).",
     "TopicStatus": "",
 }
@@ -60,8 +80,17 @@ def _sections() -> Iterator[str]:
     for name, members in _MEMBERS.items():
         yield f"## {name}"
         yield from _described(name, getattr(evenlane, name), members)
+    yield from _testing()
     yield "## Errors"
     yield f"{', '.join(f'`{name}`' for name in sorted(errors))}: see [errors](errors.md)."
+
+
+def _testing() -> Iterator[str]:
+    if differ := set(testing.__all__) ^ set(_TESTING):
+        raise SystemExit(f"api_part.py and evenlane.testing.__all__ differ in {differ}")
+    for name, members in _TESTING.items():
+        yield f"## testing.{name}"
+        yield from _described(name, getattr(testing, name), members)
 
 
 def _is_error(each: Any) -> bool:

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sys
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -23,6 +23,16 @@ _QUIET = {
 
 _LONGEST = 4_000  # characters per field; a traceback may have more
 _USERINFO = re.compile(r"(\w://)[^\s/@]*@")
+
+
+class _PresentStderr:
+    """`sys.stderr` as it is at the moment: a test runner replaces it, and closes what it was."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
 
 
 class _Stderr(logging.StreamHandler[TextIO]):
@@ -63,7 +73,7 @@ def setup(log_format: LogFormat = "auto", level: LogLevel = "info") -> None:
 def to_stderr() -> None:
     """Send logs to stderr in a program that hasn't configured structlog, whose default is the program's own stdout."""
     if not structlog.is_configured():
-        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _PresentStderr())))
 
 
 def _build_processors() -> list[Processor]:

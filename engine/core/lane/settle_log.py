@@ -182,7 +182,7 @@ class SettleLog:
         if self._marks.of:
             self._marks.drop(append.sequences)
         self._appends = 0 if append.record.checkpoint else self._appends + 1
-        self.checkpoint_due = self._appends >= CHECKPOINT_EVERY
+        self.checkpoint_due = self._appends >= CHECKPOINT_EVERY and not self.closed  # after it, nothing is appended
         self._removal.note_settled(append.sequences)
 
     def withdraw(self, append: Append) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakSet
 
 from evenlane.engine.node.handlers import fork_guard
 
@@ -23,20 +24,27 @@ class _Call(NamedTuple):
 
 
 class Threads:
-    """At most `most` daemon threads, started on demand."""
+    """At most `most` daemon threads, started on demand.
+
+    Invariant: `running` is the number of calls whose end `loop`, the event loop of the callers, hasn't seen yet.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
+        self.running = 0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        _pools.add(self)
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._idle = threading.Semaphore(0)
         self._started = 0
 
     def run(self, call: Callable[[], object]) -> asyncio.Future[None]:
         """Call `call` in a thread; the future takes its result. Cancelling the future ends the wait, not the thread."""
-        loop = asyncio.get_running_loop()
+        loop = self.loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
         if not self._idle.acquire(blocking=False) and self._started < self._most:
             self._start()
+        self.running += 1
         self._calls.put(_Call(call, ended, loop))
         return ended
 
@@ -66,14 +74,22 @@ class Threads:
                     error = raised
             fork_guard.end_child()
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it the caller
-                given.loop.call_soon_threadsafe(_finish, given.ended, error)
+                given.loop.call_soon_threadsafe(self._finish, given.ended, error)
             self._idle.release()
 
+    def _finish(self, ended: asyncio.Future[None], error: BaseException | None) -> None:
+        self.running -= 1
+        if ended.done():
+            return
+        if error is None:
+            ended.set_result(None)
+        else:
+            ended.set_exception(error)
 
-def _finish(ended: asyncio.Future[None], error: BaseException | None) -> None:
-    if ended.done():
-        return
-    if error is None:
-        ended.set_result(None)
-    else:
-        ended.set_exception(error)
+
+_pools: WeakSet[Threads] = WeakSet()
+
+
+def count_running(loop: asyncio.AbstractEventLoop) -> int:
+    """The number of calls of this event loop that run in threads, or wait for one."""
+    return sum(pool.running for pool in _pools if pool.loop is loop)

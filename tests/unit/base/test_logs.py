@@ -118,3 +118,17 @@ def test_lines_go_to_the_present_stderr(capsys):
         structlog.get_logger().info("above")
     assert "above" in present.getvalue()
     assert ("", "") == capsys.readouterr()
+
+
+def test_program_without_a_set_up_logs_to_the_present_stderr_too():
+    """A test runner closes the stream that was `sys.stderr` in an earlier test."""
+    structlog.reset_defaults()
+    try:
+        with redirect_stderr(io.StringIO()) as first:
+            log_setup.to_stderr()
+        first.close()
+        with redirect_stderr(io.StringIO()) as present:
+            structlog.get_logger().info("line")
+        assert "line" in present.getvalue()
+    finally:
+        structlog.reset_defaults()

@@ -23,6 +23,18 @@ def test_checkpoint_follows_each_100_appends():
     assert [0, CHECKPOINT_EVERY + 1, 2 * CHECKPOINT_EVERY + 2] == checkpoints
 
 
+def test_no_checkpoint_is_due_after_the_record_of_a_clean_end():
+    """Nothing follows that record, so a node that waited for a checkpoint would not end in time."""
+    lane = lane_of()
+    for sequence in range(1, CHECKPOINT_EVERY + 1):
+        lane.take_in(b"a", sequence, sequence, b"", b"")
+        lane.settle(sequence, 0, 0)
+        acked(lane)
+    lane.stop([])
+    assert acked(lane).record.clean
+    assert (True, False) == (lane.log.closed, lane.log.checkpoint_due)
+
+
 def test_no_record_is_cut_when_clean_sending_or_fenced():
     lane = lane_of()
     first = lane.next_append(0)
