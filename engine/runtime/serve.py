@@ -62,17 +62,27 @@ async def serve(
 def on_signals(stop: Callable[[], object], again: Callable[[int], object] = interrupt) -> None:
     """Call `stop` in the loop at the first SIGTERM or SIGINT, and `again` with the signal's number at each further one,
     even if a handler blocks the loop.
+
+    The first signal reaches the loop in two ways: by a handler of signals, which runs while the loop is blocked, and by
+    the loop's own file descriptor, which works even if a handler of messages has replaced that handler.
     """
     loop = asyncio.get_running_loop()
-    stopping = False
+    signals = stops = 0
+
+    def stop_once() -> None:
+        nonlocal stops
+        stops += 1
+        if stops == 1:
+            stop()
 
     def on_signal(number: int, _frame: object) -> None:
-        nonlocal stopping
-        if stopping or loop.is_closed():
+        nonlocal signals
+        signals += 1
+        if signals > 1 or loop.is_closed():
             again(number)
-            return
-        stopping = True
-        loop.call_soon_threadsafe(stop)
+        else:
+            loop.call_soon_threadsafe(stop_once)
 
     for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_once)
         signal.signal(number, on_signal)
