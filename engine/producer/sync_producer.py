@@ -55,11 +55,12 @@ class SyncProducer:
         admission: float | None = None,
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
+        tracer_provider: object | None = None,
     ) -> None:
         self._make = partial(
             Producer, nats, etcd, env, settings=settings, store=store, topics=topics, facts=facts,
             duplicate_protection=duplicate_protection, timeout=timeout, admission=admission,
-            window_messages=window_messages, window_bytes=window_bytes,
+            window_messages=window_messages, window_bytes=window_bytes, tracer_provider=tracer_provider,
         )  # fmt: skip
         self._make()  # checks the arguments now
         self._is_closed = False
