@@ -42,9 +42,13 @@ class Put(msgspec.Struct, eq=False, gc=False):
     headers: Mapping[str, str] | None = None
 
 
-def check_iterable(puts: object) -> None:
-    """Raise TypeError unless these are many puts."""
+def check_iterable(puts: object, *, is_sync: bool = False) -> None:
+    """Raise TypeError unless these are many puts, or asynchronous ones where they must not be."""
     if isinstance(puts, Put):
         raise TypeError("many puts are needed, and this is one Put: give a list of puts, or use `put`")
-    if not isinstance(puts, Iterable | AsyncIterable):
+    if isinstance(puts, Iterable):
+        return
+    if not isinstance(puts, AsyncIterable):
         raise TypeError(f"many puts are needed, such as a list of Put, and this is of type {type(puts).__name__}")
+    if is_sync:
+        raise TypeError("many puts are needed without `async`, such as a list of Put: `Producer` takes these")

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from opentelemetry.trace import SpanKind, set_span_in_context
 
 from evenlane.engine.core.ports import Receipt
+from evenlane.engine.producer.put import Put
 from evenlane.engine.tracing import spans
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
-    from evenlane.engine.producer.put import Outcome, Put
+    from evenlane.engine.producer.put import Outcome
 
 
 class PutTracer:
@@ -107,6 +108,8 @@ class TracedBatch:
     def _begin(self, put: Put) -> Put:
         number = self._count
         self._count += 1
+        if not isinstance(put, Put):  # a user's mistake, which is its outcome
+            return put
         self._open[number], put = self._tracer.begin(put)
         return put
 

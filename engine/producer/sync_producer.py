@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
 from evenlane.engine.errors import ProducerClosed
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from evenlane.engine.producer.put import Outcome, Put
 
 _CLOSED = "this producer is closed: put before `close`, or inside `with SyncProducer(...)`"
-_EXIT_S = 2.0
+_EXIT_S = 2.0  # for all of them
 
 
 class SyncProducer:
@@ -54,16 +55,17 @@ class SyncProducer:
         admission: float | None = None,
         window_messages: int = WINDOW_MESSAGES,
         window_bytes: int = WINDOW_BYTES,
+        tracer_provider: object | None = None,
     ) -> None:
         self._make = partial(
             Producer, nats, etcd, env, settings=settings, store=store, topics=topics, facts=facts,
             duplicate_protection=duplicate_protection, timeout=timeout, admission=admission,
-            window_messages=window_messages, window_bytes=window_bytes,
+            window_messages=window_messages, window_bytes=window_bytes, tracer_provider=tracer_provider,
         )  # fmt: skip
         self._make()  # checks the arguments now
         self._is_closed = False
         self._opened: OpenProducer | None = None
-        self._lock = threading.Lock()  # guards both
+        self._lock = threading.RLock()  # held to open; reentrant, as a signal's handler may close meanwhile
         _all.add(self)
 
     def __enter__(self) -> Self:
@@ -83,10 +85,16 @@ class SyncProducer:
 
     def close(self, timeout: float | None = None) -> None:
         """Close. Waits for puts of other threads for at most `timeout` seconds, by default until each has its outcome;
-        puts that still wait then fail. May be called twice.
+        puts that still wait then fail, as do those of this thread that a signal's handler or `done` interrupts to
+        close. May be called twice.
         """
-        with self._lock:
-            opened, self._opened, self._is_closed = self._opened, None, True
+        self._is_closed = True
+        if not self._lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
+            return  # another thread still connects; it ends that itself
+        try:
+            opened, self._opened = self._opened, None
+        finally:
+            self._lock.release()
         if opened is not None:
             opened.close(timeout)
 
@@ -133,7 +141,7 @@ class SyncProducer:
         Returns when all puts have their outcome. If `puts` or `done` raises, puts in flight are abandoned: they may or
         may not be stored.
         """
-        check_iterable(puts)
+        check_iterable(puts, is_sync=True)
         each = parts(puts)
         opened = self._get()
         with opened.call():
@@ -150,20 +158,29 @@ class SyncProducer:
 
     def _get(self) -> OpenProducer:
         opened = self._opened
-        if opened is not None:
+        if opened is not None and not self._is_closed:
             return opened
         with self._lock:
             if self._is_closed:
                 raise ProducerClosed(_CLOSED)
             if self._opened is None:
-                self._opened = OpenProducer(self._make(), _CLOSED)
+                self._keep(OpenProducer(self._make(), _CLOSED))
+            if self._opened is None:
+                raise ProducerClosed(_CLOSED)
             return self._opened
+
+    def _keep(self, made: OpenProducer) -> None:
+        """Keep what was opened, unless `close` or, in a signal's handler, another put came first."""
+        if self._is_closed or self._opened is not None:
+            made.close(0)
+        else:
+            self._opened = made
 
     def _forget(self) -> None:
         """In a child process: leave the parent's connections alone."""
         if self._opened is not None:
             _of_parent.append(self._opened)
-        self._lock, self._opened = threading.Lock(), None
+        self._lock, self._opened = threading.RLock(), None
 
 
 _all: weakref.WeakSet[SyncProducer] = weakref.WeakSet()
@@ -176,9 +193,10 @@ def _after_in_child() -> None:
 
 
 def _close_all() -> None:
+    until = monotonic() + _EXIT_S
     for each in tuple(_all):
         with contextlib.suppress(Exception):  # the process ends, come what may
-            each.close(_EXIT_S)
+            each.close(max(0.0, until - monotonic()))
 
 
 os.register_at_fork(after_in_child=_after_in_child)

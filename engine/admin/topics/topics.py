@@ -15,7 +15,7 @@ from evenlane.engine.base.config.overrides import override
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.control.topics.client import TopicClient, read_config_or_defaults
-from evenlane.engine.control.topics.manifest import load_manifest, read_manifest
+from evenlane.engine.control.topics.manifest import STDIN, load_manifest, read_manifest
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidTopic
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.topics.plan import Manifest
     from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.ring.coordination.ports import Coordination
 
@@ -60,7 +61,7 @@ class Topics:
     Omitted arguments come from the settings. `by` is the author of changes, for the topics' history, USER@HOST if left
     out; each change may name another. All methods raise Unreachable if a server doesn't answer, and InvalidName. A
     change waits up to 2 s for the leader; it raises EvenlaneError if the leader hasn't accepted it by then. With
-    `if_revision`, it changes nothing and raises EvenlaneError unless the spec is at this revision (0: there is none).
+    `if_revision`, it changes nothing and raises RevisionConflict unless the spec is at this revision (0: no spec).
     """
 
     def __init__(
@@ -138,6 +139,7 @@ class Topics:
         """Delete a topic: puts are refused, and waiting messages are kept and paused. The topic is removed when none
         are left. Raises UnknownProject.
         """
+        _check_revision(if_revision)
         async with self._client(writes=True, by=by) as topic_client:
             status = await topic_client.delete(project, if_revision=if_revision, via="Topics.delete")
         return self._check(status)
@@ -149,7 +151,7 @@ class Topics:
         Raises InvalidTopic if a topic is wrong, and nothing was written; ConfigError for the file; EvenlaneError if not
         all were written and accepted, such as a topic that somebody changes meanwhile.
         """
-        described = load_manifest(Path(topics)) if isinstance(topics, str | os.PathLike) else read_manifest(topics)
+        described = _describe(topics)
         with connections.translate_errors():
             etcd, author = self._opened(), self._author(by)
             cluster_config = await self._read_config(etcd, writes=not dry_run)
@@ -165,6 +167,7 @@ class Topics:
         *,
         known: bool = False,
     ) -> TopicStatus:
+        _check_revision(if_revision)
         async with self._client(writes=True, by=by) as topic_client:
             changed = await change_topic(
                 topic_client, self._settings, project, changes, via=via, if_revision=if_revision, known=known
@@ -199,3 +202,18 @@ class Topics:
         if not writes:
             return await read_config_or_defaults(etcd, env)
         return await agree_cluster_config(etcd, env, connections.config_known_so_far(self._settings))
+
+
+def _describe(topics: Source) -> Manifest:
+    """Read the given topics, or those of a file. Raises ConfigError."""
+    if not isinstance(topics, str | os.PathLike):
+        return read_manifest(topics)
+    path = Path(topics)
+    return load_manifest(path.absolute() if path == STDIN else path)  # `-` is stdin for the command line alone
+
+
+def _check_revision(given: object) -> None:
+    """Raise ConfigError unless a revision, or none, is given."""
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and given >= 0):
+        return
+    raise ConfigError(f"if_revision must be the revision of a topic's status, or 0 for none, not {given!r}")

@@ -59,6 +59,8 @@ def _content(path: Path) -> tuple[bytes, bool]:
         raw = sys.stdin.buffer.read()
     except OSError as error:
         raise ConfigError(f"{name(path)} can't be read: {error.strerror}") from None
+    except ValueError as error:  # a null byte in the path
+        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
     return raw, not _LIKE_JSON.match(raw)
 
 

@@ -73,7 +73,7 @@ class Router:
         PayloadTooLarge; TypeError for a body of another type.
         """
         if not isinstance(put, Put):
-            raise TypeError(f"a put needs an evenlane.engine.producer.Put, and this is of type {type(put).__name__}")
+            raise TypeError(f"a put needs an evenlane.Put, and this is of type {type(put).__name__}")
         given: Any = put  # a caller may have given anything: a compiled field of the declared type would refuse it
         body: bytes
         if isinstance(given.body, bytes):

@@ -2,7 +2,16 @@
 
 import pytest
 
-from evenlane import ConfigError, EvenlaneError, InvalidTopic, SyncTopics, Topics, UnknownProject, Unreachable
+from evenlane import (
+    ConfigError,
+    EvenlaneError,
+    InvalidTopic,
+    RevisionConflict,
+    SyncTopics,
+    Topics,
+    UnknownProject,
+    Unreachable,
+)
 from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
@@ -53,9 +62,23 @@ async def test_wrong_fields_are_refused_in_one_sentence(topics):
 async def test_change_with_an_old_revision_changes_nothing(topics):
     first = await topics.set("acme", qps=100, if_revision=0)
     await topics.set("acme", qps=200, if_revision=first.revision, by="bob")
-    with pytest.raises(EvenlaneError, match=r"is no longer at revision .* by bob"):
+    with pytest.raises(RevisionConflict, match=r"is no longer at revision .* by bob"):
         await topics.set("acme", qps=300, if_revision=first.revision)
     assert (await topics.get("acme")).qps == 200
+
+
+@pytest.mark.parametrize("revision", ["7", -1, True, 1.0])
+async def test_revision_must_be_a_number(topics, revision):
+    for change in (topics.pause, topics.delete, lambda *given, **more: topics.set(*given, qps=1, **more)):
+        with pytest.raises(ConfigError, match=r"if_revision must be the revision of a topic's status, or 0 for none"):
+            await change("acme", if_revision=revision)
+
+
+@pytest.mark.parametrize("file", ["-", "no\0file", "missing.toml"])
+async def test_file_that_cannot_be_read(topics, file):
+    """A program has no topics on its stdin: `-` is a file there."""
+    with pytest.raises(ConfigError, match="can't be read"):
+        await topics.apply(file)
 
 
 async def test_apply_writes_what_differs(topics, tmp_path):
@@ -105,6 +128,8 @@ async def test_unreachable_and_not_open():
         await topics.list()
     with pytest.raises(ConfigError, match="by must have 1 to"):
         Topics(by="")
+    with pytest.raises(ConfigError, match=r"settings must be an evenlane.Settings, not str"):
+        Topics(settings="prod")
 
 
 def test_sync_topics(settings):

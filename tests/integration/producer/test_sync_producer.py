@@ -34,11 +34,11 @@ async def make_topic(endpoint, env):
 def run(nats_server, etcd_server, env):
     asyncio.run(make_topic(etcd_server.endpoint, env))
 
-    def run_program(program):
+    def run_program(program, **more):
         given = {
             "EVENLANE_NATS": nats_server.url, "EVENLANE_ETCD": etcd_server.endpoint, "EVENLANE_ENV": env,
             "EVENLANE_PARTITIONS": "16",
-        }  # fmt: skip
+        } | more  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", _BEGIN + program], env=os.environ | given, capture_output=True, text=True,
             timeout=60, check=False,
@@ -97,3 +97,30 @@ producer.put('acme', b'1')
 threading.Thread(target=put, daemon=True).start()
 threading.excepthook = lambda _: None
 """)
+
+
+def test_thread_that_outlives_the_main_thread_connects_by_name(run, nats_server, env):
+    """Python refuses threads to its pools by then, in which a host's name is looked up."""
+    run(
+        """
+def put():
+    threading.main_thread().join()
+    producer.put('acme', b'1')
+threading.Thread(target=put).start()
+""",
+        EVENLANE_NATS=nats_server.url.replace("127.0.0.1", "localhost"),
+    )
+    assert stored(nats_server, env) == [b"1"]
+
+
+def test_processes_of_a_pool_put(run, nats_server, env):
+    run("""
+import multiprocessing
+def put(number):
+    producer.put('acme', b'%d' % number)
+put(0)
+with multiprocessing.get_context('fork').Pool(2) as pool:
+    pool.map(put, range(1, 5))
+put(5)
+""")
+    assert stored(nats_server, env) == [b"%d" % number for number in range(6)]

@@ -1,12 +1,14 @@
 """Spans of puts."""
 
+import asyncio
+
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from evenlane import Put, UnknownProject
+from evenlane import Put, Settings, SyncProducer, UnknownProject
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidName, ProducerClosed
-from tests.support.producer_world import ProducerWorld
+from tests.support.producer_world import CLUSTER_CONFIG, ProducerWorld
 from tests.support.spans import trace_of, traceparent
 
 
@@ -127,3 +129,24 @@ async def test_closed_producer_refuses_puts(producer):
 async def test_name_that_is_no_project_is_refused(producer):
     with pytest.raises((InvalidName, UnknownProject, TypeError)):
         await producer.put(7, b"x")
+
+
+async def test_what_is_no_put_gets_its_own_outcome(world, spans, producer):
+    outcomes = await producer.put_many([Put("acme", b"1"), None, Put("acme", b"2")])
+    assert "a put needs an evenlane.Put, and this is of type NoneType" == str(outcomes[1])
+    assert 2 == len(spans.named("send acme")) == len(world.stored())
+
+
+def test_puts_of_a_thread_are_children_of_its_span(spans):
+    """The producer's event loop runs in a thread of its own, which has no span."""
+    world = ProducerWorld()
+    asyncio.run(world.store.open())
+    given = {"settings": Settings(env=world.env), "store": world.store, "topics": world.topics, "facts": CLUSTER_CONFIG}
+    with SyncProducer(**given, tracer_provider=spans.provider) as producer:
+        producer.put("acme", b"no span here")
+        with spans.provider.get_tracer("shop").start_as_current_span("request") as request:
+            producer.put("acme", b"1")
+            producer.put_many([Put("acme", b"2"), Put("acme", b"3")])
+    first, *others = spans.named("send acme")
+    assert first.parent is None
+    assert [request.get_span_context().span_id] * 3 == [each.parent.span_id for each in others]
