@@ -137,12 +137,25 @@ async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> N
     async def make(config: dict[str, Any]) -> None:
         async with gate:
             try:
-                await connection.api(f"STREAM.CREATE.{config['name']}", config, timeout=30)
+                await _create(connection, config)
             except ApiError as error:
                 await _explain(connection, config, error)
 
     await asyncio.gather(*(make(config) for config in missing))
     await queue_limit.adjust(connection, desired, present)
+
+
+async def _create(connection: Connection, config: dict[str, Any]) -> None:
+    """Create a stream. nats-server removes the folder of all streams with the last one: a creation at the same moment
+    finds no folder, and the next one does.
+    """
+    verb = f"STREAM.CREATE.{config['name']}"
+    try:
+        await connection.api(verb, config, timeout=30)
+    except ApiError as error:
+        if error.err_code != _NO_FILES:
+            raise
+        await connection.api(verb, config, timeout=30)
 
 
 def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
