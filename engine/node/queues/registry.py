@@ -158,7 +158,7 @@ class QueueRegistry:
 
     def explain_withheld(self, project: str) -> str | None:
         """The reason why the project is withheld; None if it isn't."""
-        if self._has_no_handler(project, self._topic_of(project)):
+        if self._handling_of(project) is None and self._has_no_handler(project, self._topic_of(project)):
             return NO_HANDLER
         reasons = self._withheld.get(project)
         return min(reasons) if reasons else None
