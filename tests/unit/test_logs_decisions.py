@@ -196,8 +196,8 @@ class RecordingConnections(Connections):
 
 async def test_entries_before_joining_name_the_node():
     """As those of the topic watch, in a program that embeds the engine, too."""
-    etcd = RecordingEtcd()
+    etcd, before = RecordingEtcd(), get_contextvars()
     settings = Settings(node="w-1", store=("memory://",))
     async with Engine(lambda _message: None, settings=settings, connect=RecordingConnections(etcd)):
         assert {"w-1"} == {*etcd.nodes}
-    assert "node" not in get_contextvars()
+    assert before == get_contextvars()
