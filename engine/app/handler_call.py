@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.app.middleware import Layer, surround
 from evenlane.engine.app.signature import read_annotation
 from evenlane.engine.app.typed_body import BodyReader
-from evenlane.engine.core.message.decoded_call import DecodedCall
+from evenlane.engine.core.message.decoding_handler import DecodingHandler
 from evenlane.engine.core.message.handler_exceptions import Reject
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import Handler, name_of
@@ -51,7 +51,9 @@ def build_handler(
 
 def _prepare_one(layer: Layer, reader: BodyReader | None, scope: Scope, *, has_state: bool) -> Callable[[Message], Any]:
     inner = layer.call
-    call: Callable[[Message], Any] = inner if reader is None else DecodedCall(inner, reader.decode, reader.read)
+    call: Callable[[Message], Any] = (
+        inner if reader is None else DecodingHandler(inner, reader.decode, reader.read).handle
+    )
     if not has_state:
         return call
 

@@ -1,4 +1,4 @@
-"""The call of a handler whose message is decoded first. Compiled, because it runs for each message."""
+"""A handler whose message is decoded first. Compiled, because it runs for each message."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
 
-class DecodedCall:
-    """Decodes the body, and calls the handler. It isn't a coroutine, because that would cost as much as the decoding:
-    an async handler's coroutine is returned.
-
-    `decode` may raise anything; `read` then tries again, and its errors count.
+class DecodingHandler:
+    """Decodes the body, and calls `handler`. `decode` may raise anything; `read` then tries again, and its errors
+    count.
     """
 
     def __init__(
@@ -22,7 +20,12 @@ class DecodedCall:
     ) -> None:
         self._handler, self._decode, self._read = handler, decode, read
 
-    def __call__(self, message: Message) -> Any:
+    def handle(self, message: Message) -> Any:
+        """Return what the handler returns.
+
+        For an async handler this is its coroutine, as another coroutine around that would cost as much as the decoding.
+        It isn't `__call__`, because Python calls a method faster than an object.
+        """
         try:
             message.decoded = self._decode(message.body)
         except Exception:  # noqa: BLE001 - `read` says what is wrong
