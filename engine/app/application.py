@@ -19,6 +19,7 @@ from evenlane.engine.node.handlers.routes import ALL, KIND_HEADER, Route, RouteT
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from evenlane.engine.app.app_producer import LazyProducer
     from evenlane.engine.app.lifespan import Lifespan
     from evenlane.engine.node.handlers.application import Surroundings
 
@@ -148,6 +149,7 @@ class RunningApplication:
         self._app, self._lifespan = app, lifespan
         self._scope = Scope()
         self._running: LifespanTask | None = None
+        self._producer: LazyProducer | None = None
 
         def build(handler: Handler) -> Handler:
             return build_handler(handler, middleware, self._scope, has_state=lifespan is not None)
@@ -158,7 +160,7 @@ class RunningApplication:
     async def begin(self, surroundings: Surroundings) -> None:
         """Begin the lifespan. Raises EvenlaneError if it fails, or takes too long."""
         self._scope.open(surroundings.threads)
-        self._app.producer.begin(surroundings.make_producer)
+        self._producer = self._app.producer.begin(surroundings.make_producer)
         if self._lifespan is not None:
             running = LifespanTask(self._lifespan, self._app, surroundings.on_end)
             await running.begin(surroundings.start_timeout_s)
@@ -171,7 +173,8 @@ class RunningApplication:
                 await self._running.end(timeout_s)
         finally:
             self._running = None
-            await self._app.producer.end()
+            if self._producer is not None:
+                await self._app.producer.end(self._producer)
             self._scope.close()
 
 

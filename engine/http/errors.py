@@ -53,9 +53,21 @@ _STATUS: tuple[tuple[type[EvenlaneError], HTTPStatus], ...] = (
     (BacklogFull, HTTPStatus.TOO_MANY_REQUESTS),
 )
 
+TEMPORARY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+_RETRY_AFTER_S = 1
+
 
 def status_of(error: EvenlaneError) -> HTTPStatus:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def answer_error(request: Request, error: EvenlaneError, more: dict[str, object] | None = None) -> JSONResponse:
+    """Answer an error that was caused by a person or the environment; `more` are further fields."""
+    status = status_of(error)
+    response = answer(request, error_document(error) | (more or {}), status)
+    if status in TEMPORARY:
+        response.headers["Retry-After"] = str(_RETRY_AFTER_S)
+    return response
 
 
 def error_document(error: EvenlaneError) -> dict[str, object]:
@@ -63,9 +75,8 @@ def error_document(error: EvenlaneError) -> dict[str, object]:
 
 
 async def on_known(request: Request, error: Exception) -> JSONResponse:
-    """Answer an error that was caused by a person or the environment."""
     assert isinstance(error, EvenlaneError)
-    return answer(request, error_document(error), status_of(error))
+    return answer_error(request, error)
 
 
 async def on_http(request: Request, error: Exception) -> JSONResponse:

@@ -25,7 +25,7 @@ from evenlane.engine.producer.pipeline.pipeline import PutPipeline
 from evenlane.engine.producer.pipeline.router import Router
 from evenlane.engine.producer.pipeline.sender import CLOSED, NOT_OPEN, Sender
 from evenlane.engine.producer.pipeline.window import PutWindow
-from evenlane.engine.producer.put import Put, check_iterable
+from evenlane.engine.producer.put import Put, check_done, check_iterable
 from evenlane.engine.producer.rate_limit import RateLimiter, check_admission
 from evenlane.engine.producer.tuning import DEFAULT
 from evenlane.engine.tracing.switch import find_tracer
@@ -236,6 +236,7 @@ class Producer:
         abandoned: they may or may not be stored. It raises what `done` raised, at the latest with the next put.
         """
         check_iterable(puts)
+        check_done(done)
         if self._tracer is None:
             await self._put_each(puts, done)
             return

@@ -42,6 +42,14 @@ class Put(msgspec.Struct, eq=False, gc=False):
     headers: Mapping[str, str] | None = None
 
 
+def check_done(done: object) -> None:
+    """Raise TypeError unless this can be called with a put's number and outcome."""
+    if not callable(done):
+        raise TypeError(
+            f"done must be a function of a put's number and outcome, and it is of type {type(done).__name__}"
+        )
+
+
 def check_iterable(puts: object, *, is_sync: bool = False) -> None:
     """Raise TypeError unless these are many puts, or asynchronous ones where they must not be."""
     if isinstance(puts, Put):

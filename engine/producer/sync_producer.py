@@ -15,7 +15,7 @@ from evenlane.engine.errors import ProducerClosed
 from evenlane.engine.producer.open_producer import OpenProducer
 from evenlane.engine.producer.pipeline.batch_put import OutcomeList
 from evenlane.engine.producer.producer import WINDOW_BYTES, WINDOW_MESSAGES, Producer
-from evenlane.engine.producer.put import check_iterable
+from evenlane.engine.producer.put import check_done, check_iterable
 from evenlane.engine.producer.sync_batch import SyncBatch, parts
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ class SyncProducer:
         may not be stored.
         """
         check_iterable(puts, is_sync=True)
+        check_done(done)
         each = parts(puts)
         opened = self._get()
         with opened.call():

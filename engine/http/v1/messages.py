@@ -13,8 +13,7 @@ from starlette.responses import JSONResponse
 
 from evenlane.engine.base.names import check_project
 from evenlane.engine.errors import ConfigError, EvenlaneError
-from evenlane.engine.http.early_answer import answer
-from evenlane.engine.http.errors import error_document, status_of
+from evenlane.engine.http.errors import answer_error
 from evenlane.engine.http.request_body import RequestBody, content_type
 from evenlane.engine.http.routes.params import parse_params
 from evenlane.engine.http.v1.documents import NewMessage, PutResult, StoredMessage
@@ -119,7 +118,7 @@ class MessageOperations:
             )
         if not problems:
             return JSONResponse(tally.document())
-        return answer(incoming.request, error_document(problems[0]) | tally.document(), status_of(problems[0]))
+        return answer_error(incoming.request, problems[0], tally.document())
 
     def _body(self, request: Request, most: int, what: str) -> RequestBody:
         return RequestBody(request, most, what, self._puts.waits, self._idle_s)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evenlane.engine._version import __version__
+from evenlane.engine.http.errors import TEMPORARY
 from evenlane.engine.http.v1.documents import ErrorDocument
 from evenlane.engine.http.v1.operations import IF_MATCH, IF_NONE_MATCH, JSON, PREFIX, Operation
 
@@ -106,6 +107,8 @@ def _responses(operation: Operation, schema_of: dict[int, Json]) -> Json:
     for status in sorted(operation.errors):
         content = {JSON: {"schema": schema_of[id(ErrorDocument)]}}
         responses[str(int(status))] = {"description": HTTPStatus(status).phrase, "content": content}
+        if status in TEMPORARY:
+            responses[str(int(status))]["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
     return responses
 
 

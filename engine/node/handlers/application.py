@@ -70,6 +70,8 @@ class FunctionApplication:
 
 def application_of(given: Any, fallback: Callable[[Any], Any] | None = None) -> Application:
     """The application of an object that a user has given: a function or an `Evenlane`. Raises ConfigError."""
+    if not callable(given) and not isinstance(given, ApplicationFactory):
+        raise ConfigError(f"{given!r} is neither an application nor a handler, a function that takes a message")
     if not isinstance(given, ApplicationFactory) or isinstance(given, type):
         return FunctionApplication(given, fallback)
     if fallback is not None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 KIND_HEADER = "kind"
 ALL = "*"
 _LONGEST_PROJECT = 64
+_LONGEST_PATTERN = 2 * _LONGEST_PROJECT + 1  # between any two characters, one *
 _PATTERN = re.compile(r"(?:[A-Za-z0-9]|\*)[A-Za-z0-9_*-]*")
 _SECOND = 1_000_000_000
 _MOST_CACHED = 65_536  # projects
@@ -135,7 +136,8 @@ class RouteTable:
 
 def _check_route(route: Route) -> None:
     pattern, name = route.pattern, name_of(route.handler.call)
-    if not _PATTERN.fullmatch(pattern) or len(pattern.replace(ALL, "")) > _LONGEST_PROJECT:
+    is_too_long = len(pattern) > _LONGEST_PATTERN or len(pattern.replace(ALL, "")) > _LONGEST_PROJECT
+    if is_too_long or not _PATTERN.fullmatch(pattern):
         raise ConfigError(
             f"no project can match the pattern {pattern!r} of the handler {name}: a project has 1 to 64 letters,"
             " digits, '_' or '-', the first a letter or digit, and * stands for any of them"

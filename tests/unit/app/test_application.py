@@ -86,6 +86,11 @@ def test_fallback_besides_an_application():
         application_of(app, lambda message: None)
 
 
+def test_object_that_is_neither_an_application_nor_a_handler():
+    with pytest.raises(ConfigError, match="5 is neither an application nor a handler"):
+        application_of(5)
+
+
 def test_two_handlers_for_one_pattern_are_named_at_once():
     app = Evenlane()
 

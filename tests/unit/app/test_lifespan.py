@@ -167,6 +167,25 @@ async def test_handlers_put_further_messages():
     assert {b"a!", b"many"} == set(seen)
 
 
+async def test_producer_goes_on_when_another_node_of_the_application_ends():
+    app = Evenlane()
+
+    @app.handler("acme")
+    async def handle(message):
+        await app.producer.put("bolt", message.body)
+
+    app.handler("bolt")(lambda message: None)
+    async with Running(app, "acme", "bolt") as first:
+        async with Running(app, "acme", "bolt") as second:
+            await second.put("acme")
+            await second.all_gone()
+        await first.put("acme")
+        await first.all_gone()
+        assert [] == first.dead()
+    with pytest.raises(ProducerClosed):
+        await app.producer.put("acme", b"x")
+
+
 async def test_producer_of_an_application_that_does_not_run():
     with pytest.raises(ProducerClosed, match="works while the application runs"):
         await Evenlane().producer.put("acme", b"x")

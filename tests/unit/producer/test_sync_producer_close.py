@@ -131,6 +131,11 @@ def test_many_puts_must_not_be_asynchronous(world):
         make(world).put_many(puts())
 
 
+def test_outcomes_need_a_function(world):
+    with pytest.raises(TypeError, match=r"done must be a function .*, and it is of type NoneType"):
+        make(world).put_each([], None)
+
+
 async def answer():
     return "answer"
 

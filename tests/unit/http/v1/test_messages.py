@@ -153,6 +153,7 @@ async def test_refusals_of_the_store_have_the_classes_of_python(world):
 
     answer = await until(is_full)
     assert (429, "BacklogFull") == (answer.status, answer.document["type"])
+    assert "1" == answer.headers["retry-after"]
 
 
 async def test_store_without_acknowledgement_is_503():
