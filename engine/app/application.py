@@ -58,6 +58,9 @@ class Evenlane:
         self._fallback: Handler | None = None
         self.producer = AppProducer()
         """Puts further messages from async handlers, while the application runs; as `Producer`."""
+        if not isinstance(middleware, list | tuple):
+            kind = type(middleware).__name__
+            raise ConfigError(f"middleware must be a list of functions, and this is of type {kind}")
         for each in middleware:
             self.middleware(each)
 
@@ -159,7 +162,7 @@ class RunningApplication:
 
     async def begin(self, surroundings: Surroundings) -> None:
         """Begin the lifespan. Raises EvenlaneError if it fails, or takes too long."""
-        self._scope.open(surroundings.threads)
+        self._scope.open()
         self._producer = self._app.producer.begin(surroundings.make_producer)
         if self._lifespan is not None:
             running = LifespanTask(self._lifespan, self._app, surroundings.on_end)

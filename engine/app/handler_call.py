@@ -42,8 +42,8 @@ def build_handler(
     if reader is None and not middleware and not has_state:
         return handler
     layer = Layer(handler.call, handler.is_async)
-    for each in reversed(middleware):
-        layer = surround(each, layer, scope)
+    if middleware:
+        layer = surround(middleware, layer, scope.get_loop)
     prepare = _prepare_batch if handler.batch else _prepare_one
     call = prepare(layer, reader, scope, has_state=has_state)
     return Handler(call, layer.is_async, handler.batch, handler.batch_wait, handler.name)

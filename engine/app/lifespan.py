@@ -38,6 +38,10 @@ def as_lifespan(given: Any) -> Lifespan:
     return lifespan
 
 
+class _ExitError(Exception):
+    """The lifespan has raised what would end the process; it is the cause of this error."""
+
+
 class LifespanTask:
     """One run of a lifespan, in a task of its own: it begins and ends in one task, as task groups inside it need.
 
@@ -89,9 +93,12 @@ class LifespanTask:
             if inspect.iscoroutine(context):
                 context.close()
             raise TypeError(f"it returned a {type(context).__name__}, which is not an async context manager")
-        async with context as self.state:
-            self._has_begun.set()
-            await self._should_end.wait()
+        try:
+            async with context as self.state:
+                self._has_begun.set()
+                await self._should_end.wait()
+        except (SystemExit, KeyboardInterrupt) as error:  # they would end the loop
+            raise _ExitError from error
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         if not self._should_end.is_set():
@@ -105,8 +112,10 @@ class LifespanTask:
             return EvenlaneError(f"the lifespan {self._name} {what}: it returned")
         while isinstance(error, BaseExceptionGroup):  # of a task group
             error = error.exceptions[0]
-        where = find_origin(error)
-        failure = EvenlaneError(f"the lifespan {self._name} {what}: {describe_error(error)}{where and f' ({where})'}")
+        if isinstance(error, _ExitError) and error.__cause__ is not None:
+            error = error.__cause__
+        where, text = find_origin(error), " ".join(describe_error(error).split())
+        failure = EvenlaneError(f"the lifespan {self._name} {what}: {text}{where and f' ({where})'}")
         failure.__cause__ = error
         return failure
 

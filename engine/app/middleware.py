@@ -5,24 +5,24 @@
         await call_next(message)
         print(message.project, perf_counter() - started)
 
-Async and plain functions can be mixed: a plain one runs in a thread, and so does everything plain directly inside it.
+Async and plain functions can be mixed. If any of them is plain, or the handler is, the message has a thread, in which
+all of its plain functions run.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evenlane.engine.app.message_thread import from_loop, from_thread, with_thread
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import name_of
+from evenlane.engine.node.handlers.invoke import check_result
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from evenlane.engine.app.scope import Scope
+    from collections.abc import Awaitable, Callable, Sequence
 
 
 class MiddlewareMisuse(Exception):
@@ -52,14 +52,31 @@ def check_middleware(middleware: Any) -> None:
         raise ConfigError(
             f"the middleware {name_of(middleware)} must take two arguments, the message and call_next: {error}"
         ) from error
+    except ValueError:
+        pass  # a builtin without a signature: the first call will tell
 
 
-def surround(middleware: Callable[[Any, Any], Any], inner: Layer, scope: Scope) -> Layer:
-    """Return the layer of a middleware around another layer."""
+def surround(
+    middleware: Sequence[Callable[[Any, Any], Any]], handler: Layer, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> Layer:
+    """Return the handler with its middleware around it, the first one outermost: async if all of them are, otherwise
+    plain, so that a message has one thread whatever the order. `loop()` is the event loop of the async ones.
+    """
+    layer = handler if handler.is_async else Layer(partial(_run_handler, handler.call), is_async=False)
+    for each in reversed(middleware):
+        layer = _surround_one(each, layer)
+    is_mixed = len({handler.is_async, *map(is_async, middleware)}) > 1
+    if not is_mixed:
+        return layer
+    outermost = from_thread(layer.call) if layer.is_async else layer.call
+    return Layer(with_thread(outermost, loop), is_async=False)
+
+
+def _surround_one(middleware: Callable[[Any, Any], Any], inner: Layer) -> Layer:
     if is_async(middleware):
-        within = inner.call if inner.is_async else partial(_in_thread, inner.call, scope)
+        within = inner.call if inner.is_async else from_loop(inner.call)
         return Layer(partial(_run_async, middleware, within), is_async=True)
-    within = partial(_in_loop, inner.call, scope) if inner.is_async else inner.call
+    within = from_thread(inner.call) if inner.is_async else inner.call
     return Layer(partial(_run_plain, middleware, within), is_async=False)
 
 
@@ -70,57 +87,72 @@ def is_async(call: Any) -> bool:
 
 
 class _NextCall:
-    """The next call of one message, and how it has ended."""
+    """The next call of one message, and how it has ended. A middleware may make it several times."""
 
-    def __init__(self, inner: Callable[[Any], Awaitable[Any]]) -> None:
-        self._inner = inner
-        self.is_begun = self.is_ended = self.is_cancelled = False
-
-    def __call__(self, given: Any) -> Awaitable[Any]:
-        self.is_begun = True
-        return self._run(given)
+    def __init__(self, middleware: Callable[[Any, Any], Any], inner: Callable[[Any], Any]) -> None:
+        self._name, self._inner = name_of(middleware), inner
+        self._begun = self._ended = 0
+        self._is_cancelled = False  # the last one to end
 
     async def _run(self, given: Any) -> Any:
+        is_cancelled = False
         try:
             return await self._inner(given)
         except asyncio.CancelledError:
-            self.is_cancelled = True
+            is_cancelled = True
             raise
         finally:
-            self.is_ended = True
+            self._note_end(is_cancelled=is_cancelled)
+
+    def begin(self, given: Any) -> Awaitable[Any]:
+        """The next call, for an async middleware."""
+        self._begun += 1
+        return self._run(given)
+
+    def call(self, given: Any) -> Any:
+        """The next call, for a plain middleware."""
+        self._begun += 1
+        is_cancelled = False
+        try:
+            return self._inner(given)
+        except asyncio.CancelledError:
+            is_cancelled = True
+            raise
+        finally:
+            self._note_end(is_cancelled=is_cancelled)
+
+    def check(self) -> None:
+        """Raises MiddlewareMisuse if the middleware has returned, and the message still wasn't handled."""
+        if self._ended < self._begun:
+            raise MiddlewareMisuse(f"the middleware {self._name} did not await call_next(message)")
+        if self._is_cancelled:
+            raise MiddlewareMisuse(
+                f"the middleware {self._name} swallowed the CancelledError of its handler: it must raise it again, and"
+                " the message counts as not handled"
+            )
+
+    def _note_end(self, *, is_cancelled: bool = False) -> None:
+        self._ended += 1
+        self._is_cancelled = is_cancelled
 
 
 async def _run_async(middleware: Callable[[Any, Any], Any], inner: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
-    following = _NextCall(inner)
-    result = await middleware(given, following)
-    if following.is_cancelled:
-        raise MiddlewareMisuse(
-            f"the middleware {name_of(middleware)} swallowed the CancelledError of its handler: it must raise it again,"
-            " and the message counts as not handled"
-        )
-    if following.is_begun and not following.is_ended:
-        raise MiddlewareMisuse(f"the middleware {name_of(middleware)} did not await call_next(message)")
+    following = _NextCall(middleware, inner)
+    result = await middleware(given, following.begin)
+    following.check()
     return result
 
 
 def _run_plain(middleware: Callable[[Any, Any], Any], inner: Callable[[Any], Any], given: Any) -> Any:
-    return middleware(given, inner)
+    following = _NextCall(middleware, inner)
+    result = middleware(given, following.call)
+    following.check()
+    check_result(result, f"middleware {name_of(middleware)}")
+    return result
 
 
-async def _in_thread(call: Callable[[Any], Any], scope: Scope, given: Any) -> Any:
-    """Call a plain function from the event loop."""
-    assert scope.threads is not None
-    results: list[Any] = []
-    context = contextvars.copy_context()
-    await scope.threads.run(lambda: results.append(context.run(call, given)))
-    return results[0]
-
-
-def _in_loop(call: Callable[[Any], Awaitable[Any]], scope: Scope, given: Any) -> Any:
-    """Await an async function from a thread."""
-    assert scope.loop is not None
-    return asyncio.run_coroutine_threadsafe(_await(call, given), scope.loop).result()
-
-
-async def _await(call: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
-    return await call(given)
+def _run_handler(handler: Callable[[Any], Any], given: Any) -> Any:
+    """Run a plain handler, whose result its middleware may not pass on."""
+    result = handler(given)
+    check_result(result)
+    return result

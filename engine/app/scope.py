@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from evenlane.engine.node.handlers.threads import Threads
-
 
 class Scope:
-    """Shared by the calls of one application. `state` is what its lifespan has yielded. `loop` is the node's event
-    loop, and `threads` run plain functions that an async middleware surrounds.
+    """Shared by the calls of one application. `state` is what its lifespan has yielded.
 
-    Invariant: `loop` and `threads` are set while the application runs.
+    Invariant: `_loop`, the node's event loop, is set while the application runs.
     """
 
     def __init__(self) -> None:
         self.state: Any = None
-        self.loop: asyncio.AbstractEventLoop | None = None
-        self.threads: Threads | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def open(self, threads: int) -> None:
-        """Call it in the node's event loop. At most so many threads run at once."""
-        self.loop, self.threads = asyncio.get_running_loop(), Threads(threads)
+    def open(self) -> None:
+        """Call it in the node's event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
 
     def close(self) -> None:
         """No effect if it isn't open."""
-        if self.threads is not None:
-            self.threads.close()
-        self.loop = self.threads = self.state = None
+        self._loop = self.state = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from evenlane.engine.core.message.message import Message
@@ -26,8 +27,14 @@ def read_annotation(call: Callable[..., Any]) -> MessageAnnotation:
     """Read the annotation of the first parameter. Raises ConfigError if it names something that can't be found, or is
     neither a message nor a list of messages.
     """
-    function = call if inspect.isroutine(call) else type(call).__call__
-    own = list(inspect.signature(call).parameters)
+    target = call
+    while isinstance(target, partial):
+        target = target.func
+    function = target if inspect.isroutine(target) else type(target).__call__
+    try:
+        own = list(inspect.signature(call).parameters)
+    except ValueError:  # a builtin without a signature
+        return MessageAnnotation()
     if not own or (text := getattr(function, "__annotations__", {}).get(own[0])) is None:
         return MessageAnnotation()
     try:
@@ -54,7 +61,7 @@ def _of_one(found: Any, call: Callable[..., Any]) -> Any:
         return None
     if get_origin(found) is Message:
         [body] = get_args(found)
-        return None if body in {Any, bytes} else body
+        return None if body is Any or body is bytes else body
     raise ConfigError(
         f"the handler {name_of(call)} takes {_shown(found)}: it must take a Message, a Message[TYPE], or a list of them"
     )

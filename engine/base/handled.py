@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Sequence
+    from typing import Any
 
 
 class Handled(Protocol):
@@ -28,7 +30,11 @@ class Handled(Protocol):
 
 
 class Holder(Protocol):
-    """A worker. `messages` are those that its handler has now; the sequence is a new object for each call."""
+    """A worker. `messages` are those that its handler has now; the sequence is a new object for each call. `awaited` is
+    the task in the event loop for which a handler's thread waits.
+    """
+
+    awaited: asyncio.Task[Any] | None
 
     @property
     def messages(self) -> Sequence[Handled]: ...

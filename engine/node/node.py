@@ -142,6 +142,8 @@ class Node(NodeParts):
         if known and (before := known[0].rules.topic) is not None and (topic is None or topic.push != before.push):
             self.pauses.end(project)  # the pause was for the old endpoint
         self.queues.apply_topic(project, topic)
+        for queue in known:
+            self.eligibility.on_rules_change(queue)
         self.withheld.on_rules_change(project)
 
     # ---- NodeEvents

@@ -53,7 +53,8 @@ class PutTracer:
             fields[spans.BODY_SIZE] = len(put.body)
         given = put.headers if isinstance(put.headers, Mapping) else {}
         is_traced = spans.PARENT in given
-        context = spans.extract(given) if is_traced else None
+        is_text = is_traced and all(isinstance(given.get(name, ""), str) for name in (spans.PARENT, spans.STATE))
+        context = spans.extract(given) if is_text else None
         span = self._tracer.start_span(f"send {project}", context=context, kind=SpanKind.PRODUCER, attributes=fields)
         if is_traced or (put.headers is not None and not isinstance(put.headers, Mapping)):
             return span, put

@@ -36,8 +36,9 @@ class SyncProducer:
     """Publishes messages from a program without an event loop: `SyncProducer().put("acme", b"...")`.
 
     Arguments and errors are those of `Producer`. Any number of threads may share one. It connects with the first put,
-    and closes when the process ends. After `os.fork` the child connects anew with its first put, and the parent's puts
-    go on. Where an event loop runs, use `Producer`: this one blocks the loop until the message is stored.
+    and closes when the process ends, or when nothing refers to it any more. After `os.fork` the child connects anew
+    with its first put, and the parent's puts go on. Where an event loop runs, use `Producer`: this one blocks the loop
+    until the message is stored.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class SyncProducer:
         self._make()  # checks the arguments now
         self._is_closed = False
         self._opened: OpenProducer | None = None
+        self._finalizer: weakref.finalize[..., SyncProducer] | None = None
         self._lock = threading.RLock()  # held to open; reentrant, as a signal's handler may close meanwhile
         _all.add(self)
 
@@ -93,6 +95,7 @@ class SyncProducer:
             return  # another thread still connects; it ends that itself
         try:
             opened, self._opened = self._opened, None
+            self._detach()
         finally:
             self._lock.release()
         if opened is not None:
@@ -176,16 +179,31 @@ class SyncProducer:
             made.close(0)
         else:
             self._opened = made
+            self._finalizer = weakref.finalize(self, _close_later, made)
+            self._finalizer.atexit = False  # `_close_all` does it
+
+    def _detach(self) -> None:
+        """From now on the producer isn't closed when this object goes."""
+        finalizer, self._finalizer = self._finalizer, None
+        if finalizer is not None:
+            finalizer.detach()
 
     def _forget(self) -> None:
         """In a child process: leave the parent's connections alone."""
         if self._opened is not None:
             _of_parent.append(self._opened)
+        self._detach()
         self._lock, self._opened = threading.RLock(), None
 
 
 _all: weakref.WeakSet[SyncProducer] = weakref.WeakSet()
 _of_parent: list[OpenProducer] = []  # kept, as the end of its sockets and loop here could disturb the parent's
+
+
+def _close_later(opened: OpenProducer) -> None:
+    """Close in another thread: the garbage collector may run in the producer's own, which can't wait for itself."""
+    with contextlib.suppress(RuntimeError):  # no thread can be started
+        threading.Thread(target=opened.close, args=(0,), name="evenlane producer ends", daemon=True).start()
 
 
 def _after_in_child() -> None:

@@ -30,10 +30,6 @@ class ApplicationHost:
     def start_timeout_s(self) -> float:
         return self._settings.start_timeout
 
-    @property
-    def threads(self) -> int:
-        return self._settings.concurrency
-
     def make_producer(self) -> Producer:
         return Producer(settings=self._settings)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.node.handlers.ack_deadline import HandlerTimedOut
+from evenlane.engine.node.handlers.invoke import check_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ class AttemptRecorder:
         def record_in_thread(given: Any) -> Any:
             messages = self._begin(given, batch)
             try:
-                result = call(given)
+                check_result(result := call(given))
             except BaseException as error:
                 self._fail(messages, error)
                 raise

@@ -44,5 +44,6 @@ def count_backlog(node: Node, project: str) -> int:
     Messages that are being handled don't count.
     """
     queues = node.queues.of_project(project)
-    waiting = sum(queue.backlog + len(node.eligibility.list_resting(queue)) for queue in queues)
+    # (both count messages of a kind without a handler)
+    waiting = sum(queue.backlog + len(node.eligibility.list_resting(queue)) - queue.unhandled for queue in queues)
     return waiting + sum(count_not_due(node, queue)[0] for queue in queues)

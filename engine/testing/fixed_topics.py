@@ -45,5 +45,5 @@ def _accept(project: str, fields: Mapping[str, Any], config: ClusterConfig) -> A
         topic = complete(parse_spec(merge(None, fields)), config)
     except TopicError as error:
         raise InvalidTopic(f"the topic of project {project!r} is not valid: {error}") from error
-    # one partition is enough for a test
-    return accept(msgspec.structs.replace(topic, spread=1), 1, None)
+    # One partition is enough for a test, and nothing is pushed: the application's handlers take all messages.
+    return accept(msgspec.structs.replace(topic, spread=1, push=None), 1, None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
@@ -16,9 +17,6 @@ from evenlane.engine.core.queue.entry import entry_of
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import InvalidPut
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _PRIORITIES = ("high", "mid", "low")
 _SECOND = 1_000_000_000
@@ -49,6 +47,8 @@ def message(
     or TypeError for another body.
     """
     names.check_project(project)
+    if headers is not None and not isinstance(headers, Mapping):
+        raise InvalidPut(f"headers must be a mapping of names to strings, and these are a {type(headers).__name__}")
     raw, own = encode(body, headers)
     number = next(_numbers)
     put_ns = _unix_ns(put_at or datetime.now(UTC), "put_at")

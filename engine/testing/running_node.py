@@ -50,7 +50,7 @@ class RunningNode:
         self._application = application_of(app)
         self._config = ClusterConfig(partitions=1, priorities=priorities)
         self._topics = topics
-        self.start_timeout_s, self.threads = _START_TIMEOUT_S, concurrency
+        self.start_timeout_s = _START_TIMEOUT_S
         self.attempts = AttemptRecorder()
         self.producers = 0
         self.ended = ""

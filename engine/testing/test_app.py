@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from math import isfinite
@@ -18,13 +19,27 @@ from evenlane.engine.testing.running_node import ENV, RunningNode
 from evenlane.engine.testing.virtual_clock import SECOND, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from evenlane.engine.core.message.dead_letter import DeadLetter
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Receipt
     from evenlane.engine.testing.attempts import FailedAttempt
+
+
+def _check(topics: Any, start: Any, concurrency: Any, priorities: Any) -> None:
+    """Raise ConfigError for an argument of another kind."""
+    if not isinstance(topics, Mapping) or not all(isinstance(fields, Mapping) for fields in topics.values()):
+        raise ConfigError('topics must be the fields of each topic by project, such as {"acme": {"qps": 100}}')
+    if start is not None and not isinstance(start, datetime):
+        raise ConfigError(f"start must be a datetime, and this is of type {type(start).__name__}")
+    if start is not None and start.tzinfo is None:
+        raise ConfigError(f"start {start.isoformat()} has no time zone: give one, such as datetime.now(UTC)")
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise ConfigError(f"concurrency={concurrency!r} is not valid: it must be a whole number from 1")
+    if isinstance(priorities, str) or not priorities:
+        raise ConfigError(f"priorities={priorities!r} is not valid: name at least one")
+
 
 _NOT_OPEN = "this TestApp is not open: use it inside of `async with TestApp(...) as t:`"
 _LONGEST_S = 600.0  # of the clock's time, for `run_until_idle`
@@ -57,8 +72,7 @@ class TestApp:
         patience: float = 10.0,
         priorities: tuple[str, ...] = ("high", "mid", "low"),
     ) -> None:
-        if start is not None and start.tzinfo is None:
-            raise ConfigError(f"start {start.isoformat()} has no time zone: give one, such as datetime.now(UTC)")
+        _check(topics, start, concurrency, priorities)
         self._app, self._start, self._seed = app, start, seed
         self._concurrency, self._priorities, self._patience_s = concurrency, tuple(priorities), patience
         self._topics = FixedTopics(topics, self._priorities)

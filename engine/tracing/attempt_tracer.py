@@ -82,14 +82,14 @@ class AttemptTracer:
         span = self._tracer.start_span(
             f"process {project}", context=context, kind=SpanKind.CONSUMER, attributes=fields, links=links
         )
-        return _Attempt(span, messages[0], error_texts=self._error_texts)
+        return _Attempt(span, messages, error_texts=self._error_texts)
 
 
 class _Attempt:
     """The span of a handler's call, which is current while it runs. Handlers' own spans become its children."""
 
-    def __init__(self, span: Any, message: Message, *, error_texts: bool) -> None:
-        self._span, self._message, self._error_texts = span, message, error_texts
+    def __init__(self, span: Any, messages: Sequence[Message], *, error_texts: bool) -> None:
+        self._span, self._messages, self._error_texts = span, messages, error_texts
 
     def __enter__(self) -> Self:
         self._token = contexts.attach(set_span_in_context(self._span))
@@ -100,10 +100,32 @@ class _Attempt:
     ) -> None:
         contexts.detach(self._token)
         if error is None:
-            self._span.set_attribute(spans.OUTCOME, "success")
+            self._note_return()
         else:
             self._note(check_form(error))
         self._span.end()
+
+    def _note_return(self) -> None:
+        """Note a call that returned; a batch may have failed some of its messages, or all."""
+        failures = [message.failure for message in self._messages if hasattr(message, "failure")]
+        if failures:
+            self._note(check_form(failures[0]))
+            self._span.set_attribute(spans.FAILED, len(failures))
+            if len(failures) < len(self._messages):
+                self._span.set_attribute(spans.OUTCOME, "partly failed")
+        elif self._timed_out:
+            self._note_time_out()
+        else:
+            self._span.set_attribute(spans.OUTCOME, "success")
+
+    @property
+    def _timed_out(self) -> bool:
+        return self._messages[0].timed_out
+
+    def _note_time_out(self) -> None:
+        self._span.set_attribute(spans.ERROR_TYPE, "HandlerTimedOut")
+        self._span.set_attribute(spans.OUTCOME, "timed out")
+        spans.note_failure(self._span, _LOST)
 
     def _note(self, error: BaseException) -> None:
         """Note what the handler raised. What it asks for is an event, and only a failure is an error."""
@@ -114,10 +136,9 @@ class _Attempt:
         elif isinstance(error, Reject):
             outcome = "reject"
             span.add_event(outcome, {spans.REASON: self._text(error)})
-        elif self._message.timed_out:
-            outcome = "timed out"
-            span.set_attribute(spans.ERROR_TYPE, "HandlerTimedOut")
-            spans.note_failure(span, _LOST)
+        elif self._timed_out:
+            self._note_time_out()
+            return
         else:
             outcome = "failed"
             spans.note_error(span, error, with_text=self._error_texts)

@@ -17,6 +17,7 @@ PARENT, STATE = "traceparent", "tracestate"
 OUTCOME, REASON, AFTER, DUPLICATE = "evenlane.outcome", "evenlane.reason", "evenlane.after", "evenlane.duplicate"
 ATTEMPT, PRIORITY, GROUP = "evenlane.attempt", "evenlane.priority", "evenlane.group"
 MESSAGE_ID, BODY_SIZE = "messaging.message.id", "messaging.message.body.size"
+FAILED = "evenlane.failed"  # messages of a batch
 BATCH_SIZE, PARTITION = "messaging.batch.message_count", "messaging.destination.partition.id"
 ERROR_TYPE = "error.type"
 

@@ -48,7 +48,7 @@ class Running(World):
         super().__init__(**{project: topic() for project in projects})
         self._application = application_of(app)
         self._options = options
-        self.start_timeout_s, self.threads = start_timeout_s, 8
+        self.start_timeout_s = start_timeout_s
         self.ended: list[str] = []
         self.app_node: Node | None = None
 

@@ -1,8 +1,9 @@
 """Encodes and decodes typed bodies: JSON, or msgpack if the content type says so. Pure.
 
-msgspec does the work, also for dataclasses, attrs classes and TypedDicts. A pydantic model validates itself; pydantic
-is never imported here, as a class shows by its methods that it is a model. This module stays interpreted, since mypyc's
-checks would only slow down what msgspec does.
+msgspec does the work, also for dataclasses, attrs classes and TypedDicts. A pydantic model or dataclass validates
+itself, and is encoded by its aliases, since it is decoded by them; pydantic is never imported here, as a class shows by
+its attributes that it is one. This module stays interpreted, since mypyc's checks would only slow down what msgspec
+does.
 """
 
 from __future__ import annotations
@@ -97,7 +98,8 @@ def _name_of(body: Any) -> str:
 
 
 def _content_type(headers: Mapping[str, str]) -> str:
-    return next((value for name, value in headers.items() if name.lower() == "content-type"), "")
+    texts = ((name, value) for name, value in headers.items() if isinstance(name, str) and isinstance(value, str))
+    return next((value for name, value in texts if name.lower() == "content-type"), "")
 
 
 def _is_typed(body: Any) -> bool:
@@ -114,47 +116,51 @@ def _kind(body: object) -> str:
 # ---- pydantic
 
 
+_VALIDATOR, _SERIALIZER = "__pydantic_validator__", "__pydantic_serializer__"
+
+
 def _is_model_class(body: Any) -> bool:
-    return isinstance(body, type) and hasattr(body, "model_validate_json")
+    return isinstance(body, type) and hasattr(body, _VALIDATOR)
 
 
 def _is_model(value: Any) -> bool:
-    return callable(getattr(value, "model_dump_json", None))
+    return hasattr(value, _SERIALIZER)
 
 
 def _encode(body: Any, *, packed: bool) -> bytes:
     if _is_model(body):
         if packed:
-            return msgspec.msgpack.encode(body.model_dump(mode="json"))
-        text: str = body.model_dump_json()
-        return text.encode()
+            return msgspec.msgpack.encode(_from_model(body))
+        raw: bytes = getattr(body, _SERIALIZER).to_json(body, by_alias=True)
+        return raw
     if packed:
         return msgspec.msgpack.encode(body, enc_hook=_from_model)
     return msgspec.json.encode(body, enc_hook=_from_model)
 
 
 def _from_model(value: Any) -> Any:
-    """A model within another object."""
+    """Builtin objects in place of a model, which may be within another object."""
     if _is_model(value):
-        return value.model_dump(mode="json")
+        return getattr(value, _SERIALIZER).to_python(value, mode="json", by_alias=True)
     raise TypeError(f"an object of type {type(value).__name__} is in it")
 
 
 def _to_model(kind: type, value: Any) -> Any:
     """A model within another object. Raises ValueError, to which msgspec adds the path."""
-    if not hasattr(kind, "model_validate"):
+    if not _is_model_class(kind):
         raise NotImplementedError(f"objects of type {kind.__name__} are not supported")
     try:
-        return kind.model_validate(value)
+        return getattr(kind, _VALIDATOR).validate_python(value)
     except ValueError as error:
         raise ValueError(_first_of(error)) from error
 
 
 def _of_model(model: Any, *, packed: bool) -> Callable[[bytes], Any]:
+    validator = getattr(model, _VALIDATOR)
     if not packed:
-        decode: Callable[[bytes], Any] = model.model_validate_json
+        decode: Callable[[bytes], Any] = validator.validate_json
         return decode
-    return lambda raw: model.model_validate(msgspec.msgpack.decode(raw))
+    return lambda raw: validator.validate_python(msgspec.msgpack.decode(raw))
 
 
 def _first_of(error: Any) -> str:

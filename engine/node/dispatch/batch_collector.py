@@ -21,7 +21,7 @@ class BatchCollector:
     """Queues that collect. They hold no slot, and nothing is charged: for the scheduler they are empty meanwhile.
 
     Invariant: `_until` has the queues that collect, each with the time (monotonic ns) at which its batch starts, full
-    or not.
+    or not. A queue stays there until a message of it has started: the first ones may have expired.
     """
 
     def __init__(self, ready: ReadyQueues) -> None:
@@ -34,10 +34,13 @@ class BatchCollector:
         rules = queue.rules
         until = self._until.setdefault(queue, now + rules.batch_wait)
         if now >= until or len(queue.ready) >= rules.handling.batch:
-            del self._until[queue]
             return False
         self._timer.set(min(until, now + _step(queue)), now)
         return True
+
+    def end(self, queue: Queue) -> None:
+        """A batch of the queue has started, or none of its messages is left."""
+        self._until.pop(queue, None)
 
     def discard(self, queues: Iterable[Queue]) -> None:
         """Forget queues that are about to belong to another node."""

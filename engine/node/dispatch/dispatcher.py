@@ -101,11 +101,14 @@ class Dispatcher:
             if grant is None:
                 self._wake_timer.set(self._scheduler.wake_at(), now)
                 return None
-            if grant.queue.rules.batch_wait and self._collector.must_wait(grant.queue, now):
+            collects = grant.queue.rules.batch_wait > 0
+            if collects and self._collector.must_wait(grant.queue, now):
                 grant.cancel()
                 self._scheduler.empty(grant.queue, now)
                 continue
             message = self._hand_out(grant, now)
+            if collects and (message is not None or not grant.queue.ready):
+                self._collector.end(grant.queue)
             if message is not None:
                 return message
             self._gone += 1

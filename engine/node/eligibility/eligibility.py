@@ -132,6 +132,13 @@ class Eligibility:
         self._suspects.discard_stale()
         self._unhandled.discard_stale()
 
+    def on_rules_change(self, queue: Queue) -> None:
+        """Messages that needed a handler may return to a queue whose messages are pushed from now on."""
+        if queue.unhandled and queue.rules.pushed:
+            for place in self._unhandled.list_waiting(queue):
+                self._unhandled.discard(queue, place)
+                self._again(queue, place, place.lane.generation)
+
     def free(self, queue: Queue, place: MessageRef) -> None:
         """Free the key of an ordered topic's message whose outcome is final: the key's next message may start."""
         order = queue.order

@@ -24,7 +24,7 @@ _LONGEST_KIND = 80  # characters in the log
 
 class UnhandledMessages:
     """Messages without a handler. The handlers of a node don't change, so they wait until their partition moves to
-    another node. A project with too many of them is withheld.
+    another node, or their topic is pushed. A project with too many of them is withheld.
 
     Invariants: `_of` has the messages by queue, with their lane's generation at the time, and `queue.unhandled` is
     their number.

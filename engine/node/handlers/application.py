@@ -19,10 +19,6 @@ class Surroundings(Protocol):
     def start_timeout_s(self) -> float:
         """The longest time until the application has started; 0: no limit."""
 
-    @property
-    def threads(self) -> int:
-        """The most plain functions to run at once."""
-
     def make_producer(self) -> Any:
         """A `Producer` that isn't open yet."""
 

@@ -107,6 +107,8 @@ class Fallback:
             await self._handle(message)
         finally:
             worker.messages = NOTHING
+            if worker.awaited is not None:
+                worker.awaited.cancel()
 
     async def _handle(self, message: Message) -> None:
         if not self._handler.is_async:

@@ -97,13 +97,17 @@ def plainly(call: Callable[[Any], Any], given: Any) -> None:
     becomes a RuntimeError.
     """
     try:
-        result = call(given)
-        if inspect.isawaitable(result) or inspect.isgenerator(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise TypeError(f"the handler returned a {type(result).__name__} that is never run: make it `async def`")
+        check_result(call(given))
     except (StopIteration, asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit) as error:
         raise RuntimeError(f"the handler raised {describe_error(error)}") from error
+
+
+def check_result(result: object, what: str = "handler") -> None:
+    """Raise TypeError if a plain handler has only made a coroutine or a generator, which nobody runs."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise TypeError(f"the {what} returned a {type(result).__name__} that is never run: make it `async def`")
 
 
 def is_of_handler(error: BaseException, task: asyncio.Task[None] | None, *, stopping: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -43,19 +43,30 @@ class Route:
     def __str__(self) -> str:
         kind = "" if self.kind is None else f" kind={self.kind}"
         batch = "" if not self.handler.batch else f" batch={self.handler.batch}"
-        return f"{self.pattern}{kind}{batch} -> {self.handler.name}"
+        wait = "" if not self.handler.batch_wait else f" wait={self.handler.batch_wait:g}"
+        return f"{self.pattern}{kind}{batch}{wait} -> {self.handler.name}"
 
     @property
     def closeness(self) -> int:
         """How closely the pattern names a project: an exact name before the longest literal prefix."""
         return _LONGEST_PROJECT + 1 if ALL not in self.pattern else self.pattern.index(ALL)
 
-    @cached_property
-    def _regex(self) -> re.Pattern[str]:
-        return re.compile(".*".join(map(re.escape, self.pattern.split(ALL))))
-
     def matches(self, project: str) -> bool:
-        return self._regex.fullmatch(project) is not None
+        """Takes linear time, unlike a regular expression with many `.*`."""
+        first, *rest = self.pattern.split(ALL)
+        if not rest:
+            return project == first
+        *inner, last = rest
+        end = len(project) - len(last)
+        at = len(first)
+        if end < at or not project.startswith(first) or not project.endswith(last):
+            return False
+        for part in inner:  # the leftmost place leaves most to those that follow
+            at = project.find(part, at, end)
+            if at < 0:
+                return False
+            at += len(part)
+        return True
 
 
 class ProjectHandlers:
@@ -121,6 +132,8 @@ class RouteTable:
     def fingerprint(self) -> str:
         """The routes as text of bounded length. Nodes whose texts are equal handle messages alike."""
         text = "; ".join(sorted(map(str, self._routes)))
+        if self._header != KIND_HEADER and any(route.kind is not None for route in self._routes):
+            text = f"kinds by {self._header}; {text}"
         if len(text) <= _LONGEST_TEXT:
             return text
         return f"{text[:_LONGEST_TEXT]}... ({len(self._routes)} routes, {digest(text):064x})"
@@ -168,13 +181,15 @@ def _shown(route: Route) -> str:
     return repr(route.pattern) if route.kind is None else f"{route.pattern!r}, kind {route.kind!r}"
 
 
-@lru_cache(maxsize=4_096)
 def _overlap(one: str, other: str) -> bool:
     """Whether some text matches both patterns."""
-    if not one or not other:
-        return not (one + other).strip(ALL)
-    if one[0] == ALL:
-        return _overlap(one[1:], other) or _overlap(one, other[1:])
-    if other[0] == ALL:
-        return _overlap(other[1:], one) or _overlap(one[1:], other)
-    return one[0] == other[0] and _overlap(one[1:], other[1:])
+    # `row[j]`: whether some text matches both `one[:i]` and `other[:j]`
+    row = [other[:j].strip(ALL) == "" for j in range(len(other) + 1)]
+    for char in one:
+        above, row = row, [row[0] and char == ALL]
+        for j, opposite in enumerate(other):
+            if ALL in (char, opposite):
+                row.append(above[j + 1] or row[j])
+            else:
+                row.append(above[j] and char == opposite)
+    return row[-1]

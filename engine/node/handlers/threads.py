@@ -9,7 +9,7 @@ import contextlib
 import threading
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from evenlane.engine.node.handlers import fork_guard
 
@@ -88,8 +88,16 @@ class Threads:
 
 
 _pools: WeakSet[Threads] = WeakSet()
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
 
 def count_running(loop: asyncio.AbstractEventLoop) -> int:
-    """The number of calls of this event loop that run in threads, or wait for one."""
-    return sum(pool.running for pool in _pools if pool.loop is loop)
+    """The number of calls of this event loop that run in threads, or wait for one. A thread that waits for something in
+    the loop itself doesn't count.
+    """
+    return sum(pool.running for pool in _pools if pool.loop is loop) - _waiting.get(loop, 0)
+
+
+def note_waiting(loop: asyncio.AbstractEventLoop, by: int) -> None:
+    """Count threads that begin to wait for something in the loop, or that no longer do. Called in the loop."""
+    _waiting[loop] = _waiting.get(loop, 0) + by

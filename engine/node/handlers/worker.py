@@ -14,14 +14,17 @@ NOTHING: list[Message] = []  # the messages of an idle worker; shared, and never
 
 
 class Worker:
-    """One slot. `messages` are those being handled, in a thread if `threaded` is set."""
+    """One slot. `messages` are those being handled, in a thread if `threaded` is set; `awaited` is then the task in the
+    event loop for which the thread waits, None if it doesn't.
+    """
 
-    __slots__ = ("messages", "task", "threaded")
+    __slots__ = ("awaited", "messages", "task", "threaded")
 
     def __init__(self) -> None:
         self.messages: list[Message] = NOTHING
         self.threaded = False
         self.task: asyncio.Task[None] | None = None
+        self.awaited: asyncio.Task[Any] | None = None
 
 
 class Workers:

@@ -115,6 +115,9 @@ class WorkerPool:
         stuck = self._workers.running
         for task in unfinished:
             task.cancel()
+        for worker in self._workers.all:
+            if worker.awaited is not None:
+                worker.awaited.cancel()
         if self._sweeper is not None:
             self._sweeper.cancel()
         if unfinished:

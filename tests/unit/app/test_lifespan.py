@@ -88,6 +88,28 @@ async def test_lifespan_that_raises_at_its_start():
             pass
 
 
+async def test_lifespan_that_exits():
+    """It would end the event loop, without a word on the lifespan."""
+
+    async def leave(app):
+        raise SystemExit("no\nconfig")
+        yield
+
+    with pytest.raises(EvenlaneError, match=r"the lifespan .*leave failed at its start: SystemExit: no config \("):
+        async with Running(application(leave), "acme"):
+            pass
+
+
+async def test_lifespan_that_exits_at_its_end():
+    async def leave(app):
+        yield
+        raise SystemExit(3)
+
+    with pytest.raises(EvenlaneError, match=r"the lifespan .*leave failed at its end: SystemExit: 3"):
+        async with Running(application(leave), "acme"):
+            pass
+
+
 async def test_lifespan_that_hangs_at_its_start():
     async def lifespan(app):
         await never()

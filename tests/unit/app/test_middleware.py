@@ -171,3 +171,14 @@ def generator(message, call_next):
 def test_middleware_that_can_not_work(middleware, sentence):
     with pytest.raises(ConfigError, match=sentence):
         Evenlane(middleware=[middleware])
+
+
+@pytest.mark.parametrize("middleware", [None, generator])
+def test_middleware_must_be_a_list(middleware):
+    with pytest.raises(ConfigError, match="middleware must be a list of functions, and this is of type"):
+        Evenlane(middleware=middleware)
+
+
+def test_builtin_without_a_signature_is_taken():
+    """Nothing is known of its arguments."""
+    Evenlane(middleware=[map]).handler("acme")(dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict
 
 import msgspec
@@ -78,6 +79,19 @@ async def test_body_that_does_not_fit_is_a_dead_letter_that_names_the_field():
     assert b"Order" in dead.headers
     assert b"$.amount" in dead.headers
     assert b"Evenlane-Attempt: 1" in dead.headers
+
+
+async def test_type_of_a_partial_handler_is_that_of_its_function():
+    app, seen = Evenlane(), []
+
+    async def handle(names, message: Message[Order]) -> None:
+        names.append(message.data)
+
+    app.handler(partial(handle, seen))
+    async with Running(app, "acme") as running:
+        await running.put("acme", b'{"id": 1, "amount": 2}')
+        await running.all_gone()
+    assert [Order(1, 2)] == seen
 
 
 async def test_plain_handler_gets_a_decoded_body():

@@ -75,6 +75,22 @@ async def test_kind_without_a_handler_waits_and_others_of_its_queue_do_not():
         await until(lambda: len(world.handled) == 5)
 
 
+async def test_kind_without_a_handler_is_pushed_once_its_topic_has_push():
+    pushed = []
+
+    async def push(message):
+        pushed.append(message.id)
+
+    async with World() as world:
+        node = await world.node(routes=routes(world, ("acme", "refund")), push=push)
+        old = await world.put(headers={"kind": "other"})
+        await until(lambda: reasons(node, "acme") == {"no_handler"})
+        change(world, node, topic(push={"url": "http://127.0.0.1:1/"}))
+        new = await world.put(headers={"kind": "other"})
+        await until(lambda: {old, new} == set(pushed))
+        await until(lambda: node.backlog == 0)
+
+
 async def test_too_many_messages_of_such_kinds_withhold_their_project():
     """The node's memory stays bounded; other projects go on."""
     async with World(acme=topic(), bolt=topic()) as world:

@@ -1,6 +1,7 @@
 """Closing a producer for programs without an event loop, at the worst moments (P8)."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -129,6 +130,17 @@ def test_many_puts_must_not_be_asynchronous(world):
 
     with pytest.raises(TypeError, match="many puts are needed without `async`"):
         make(world).put_many(puts())
+
+
+def test_producer_that_nobody_has_any_more_ends_its_thread(world):
+    before = set(threading.enumerate())
+    for _ in range(3):
+        make(world).put("acme", b"1")
+    gc.collect()
+    left = [each for each in threading.enumerate() if each not in before]
+    for each in left:
+        each.join(10)
+    assert [] == [each.name for each in threading.enumerate() if each not in before]
 
 
 def test_outcomes_need_a_function(world):

@@ -148,6 +148,22 @@ async def test_messages_without_a_handler_wait_and_why_says_so():
         assert ({"no_handler"}, 1, 1) == (reasons, document["backlog"], t.backlog("other"))
 
 
+async def test_message_of_a_kind_without_a_handler_waits_once():
+    app = Evenlane()
+    app.handler("acme", kind="refund")(lambda message: None)
+    async with TestApp(app, {"acme": {"qps": 100}}) as t:
+        await t.put("acme")
+        await t.run_until_idle()
+        assert (1, 1) == (t.backlog("acme"), t.why("acme")["backlog"])
+
+
+async def test_topic_with_push_is_handled_by_the_application():
+    async with TestApp(lambda message: None, {"acme": {"qps": 100, "push": {"url": "https://example.com/"}}}) as t:
+        await t.put("acme")
+        await t.run_until_idle()
+        assert 1 == len(t.handled)
+
+
 async def test_why_names_the_quota_and_the_backlog_counts_delayed_messages():
     async with TestApp(shop(), topics={"mails": {"qps": 1, "burst": 1}}) as t:
         for number in range(3):

@@ -22,6 +22,12 @@ class Mail:
     to: str
 
 
+@pytest.mark.parametrize("headers", [[("a", "b")], "a"])
+def test_headers_must_be_a_mapping(headers):
+    with pytest.raises(InvalidPut, match="headers must be a mapping of names to strings, and these are a"):
+        message("acme", b"x", headers=headers)
+
+
 def test_all_its_attributes_answer():
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     due = datetime(2026, 1, 2, 4, tzinfo=UTC)

@@ -49,6 +49,22 @@ async def test_a_test_app_works_inside_of_async_with_only():
     assert 1 == len(app.handled)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"topics": None}, "topics must be the fields of each topic by project"),
+        ({"topics": ["acme"]}, "topics must be the fields of each topic by project"),
+        ({"topics": {"acme": "fast"}}, "topics must be the fields of each topic by project"),
+        ({"start": "2026"}, "start must be a datetime, and this is of type str"),
+        ({"concurrency": 0}, "concurrency=0 is not valid: it must be a whole number from 1"),
+        ({"priorities": ()}, r"priorities=\(\) is not valid: name at least one"),
+    ],
+)
+def test_arguments_that_can_not_work(arguments, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        TestApp(handle, **({"topics": TOPICS} | arguments))
+
+
 async def test_one_test_app_at_a_time():
     async with TestApp(handle, topics=TOPICS):
         with pytest.raises(ConfigError, match="another TestApp is open in this process: one at a time"):

@@ -160,6 +160,21 @@ async def test_handler_that_times_out_ends_its_span_with_an_error(spans, tracer)
     assert ("timed out", StatusCode.ERROR) == (span.attributes["evenlane.outcome"], span.status.status_code)
 
 
+@pytest.mark.parametrize(("failed", "outcome"), [(1, "partly failed"), (2, "failed")])
+async def test_batch_that_fails_some_of_its_messages_ends_its_span_with_the_error(
+    world, spans, tracer, failed, outcome
+):
+    async def handle(messages):
+        for message in messages[:failed]:
+            message.fail(Reject("no") if failed == 1 else ValueError("boom"))
+
+    await world.put_many(2)
+    await world.node(batch(max=2)(handle), concurrency=1, tracer=tracer)
+    await until(lambda: spans.named("process acme"))
+    span = spans.named("process acme")[0]
+    assert (outcome, failed) == (span.attributes["evenlane.outcome"], span.attributes["evenlane.failed"])
+
+
 async def test_batch_has_a_trace_of_its_own_with_links(world, spans, tracer):
     sizes = []
 

@@ -75,7 +75,7 @@ async def test_failed_put_ends_its_span_with_the_error(spans, producer):
     assert ("UnknownProject", StatusCode.ERROR) == (span.attributes["error.type"], span.status.status_code)
 
 
-@pytest.mark.parametrize("headers", [["a"], {"Nats-X": "1"}, {1: "a"}])
+@pytest.mark.parametrize("headers", [["a"], {"Nats-X": "1"}, {1: "a"}, {"traceparent": 5}])
 async def test_invalid_put_raises_the_same_error_as_without_traces(world, producer, headers):
     async with world.producer() as plain:
         with pytest.raises(Exception) as expected:  # noqa: PT011 - compared below

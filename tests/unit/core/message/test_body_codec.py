@@ -45,6 +45,15 @@ class Model(pydantic.BaseModel):
     texts: list[str]
 
 
+class Renamed(pydantic.BaseModel):
+    order_id: int = pydantic.Field(alias="orderId")
+
+
+@pydantic.dataclasses.dataclass
+class Bounded:
+    count: int = pydantic.Field(gt=5)
+
+
 class Parcel(msgspec.Struct):
     model: Model
 
@@ -56,6 +65,9 @@ bodies = st.one_of(
     st.tuples(st.just(Item), st.builds(Item, numbers, texts)),
     st.tuples(st.just(Entry), st.fixed_dictionaries({"id": numbers, "texts": st.lists(texts, max_size=3)})),
     st.tuples(st.just(Model), st.builds(Model, id=numbers, texts=st.lists(texts, max_size=3))),
+    st.tuples(st.just(Renamed), st.builds(Renamed, orderId=numbers)),
+    st.tuples(st.just(list[Renamed]), st.lists(st.builds(Renamed, orderId=numbers), max_size=2)),
+    st.tuples(st.just(Bounded), st.builds(Bounded, st.integers(6, 2**63 - 1))),
     st.tuples(st.just(Parcel), st.builds(Parcel, st.builds(Model, id=numbers, texts=st.lists(texts, max_size=3)))),
     st.tuples(st.just(list[Model]), st.lists(st.builds(Model, id=numbers, texts=st.lists(texts)), max_size=2)),
 )

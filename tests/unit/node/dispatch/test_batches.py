@@ -2,12 +2,14 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
-from evenlane import Pause, Reject, Retry
+from evenlane import Evenlane, Pause, Reject, Retry
 from evenlane.engine.node.handlers.handler import Handler
 from evenlane.engine.node.handlers.routes import Route, RouteTable
+from evenlane.testing import TestApp
 from tests.support.node.world import World, topic
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
@@ -52,6 +54,22 @@ async def test_batch_starts_after_its_wait():
         await until(lambda: len(noted.ids) == 8)
         assert [4, 4] == noted.sizes  # put at 0, 0.6, 1.2, 1.8; and at 2.4, 3.0, 3.6, 4.2
         assert [pytest.approx(2, abs=0.1), pytest.approx(4.4, abs=0.1)] == [time - began for time in noted.times]
+
+
+async def test_expired_messages_do_not_begin_the_wait_anew():
+    app, seen = Evenlane(), []
+
+    @app.handler("acme", batch=100, wait=5)
+    async def handle(messages):
+        seen.append((len(messages), t.now - began))
+
+    async with TestApp(app, {"acme": {"qps": 100, "burst": 50, "groups": 1}}) as t:
+        began = t.now
+        for _ in range(20):
+            await t.put("acme", ttl=1)
+        await t.put("acme")
+        await t.advance(60)
+    assert [(1, timedelta(seconds=5))] == seen
 
 
 @in_virtual_time

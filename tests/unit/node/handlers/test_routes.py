@@ -1,5 +1,6 @@
 """Which handler takes a message: by project, and by kind."""
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import product
 
@@ -109,6 +110,20 @@ def test_patterns_that_no_project_matches_both_of_are_no_conflict():
 def test_pattern_that_no_project_can_match(pattern):
     with pytest.raises(ConfigError, match="no project can match the pattern"):
         table((pattern, handler()))
+
+
+def test_pattern_with_many_stars_takes_no_time():
+    """A regular expression would try the places of all the stars."""
+    assert chosen(table(("*a" * 20 + "b", handler())), "a" * 64) is None
+    with pytest.raises(ConfigError, match="equally close"):
+        table(("*a" * 60, handler("one")), ("*b*a" * 20, handler("two")))
+
+
+def test_fingerprint_tells_kind_headers_and_waits_apart():
+    by_type = RouteTable([Route("a", handler("one"), "x")], "type")
+    assert "kinds by type; a kind=x -> shop:one" == by_type.fingerprint
+    waits = [replace(batch_handler(), batch_wait=wait) for wait in (0.0, 1.5)]
+    assert 2 == len({table(("a", each)).fingerprint for each in waits})
 
 
 def test_batches_and_kinds_of_one_queue_are_refused():
