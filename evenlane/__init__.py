@@ -13,6 +13,7 @@ if os.environ.get("EVENLANE_PURE", "") not in {"", "0"}:
 from evenlane.engine._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from evenlane.engine.admin.dead_letters.dead_letters import DeadLetters
     from evenlane.engine.admin.topics.apply import AppliedTopics
     from evenlane.engine.admin.topics.sync_topics import SyncTopics
     from evenlane.engine.admin.topics.topics import TopicFields, Topics
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AppliedTopics": "evenlane.engine.admin.topics.apply",
+    "DeadLetters": "evenlane.engine.admin.dead_letters.dead_letters",
     "Engine": "evenlane.engine.runtime.engine",
     "Evenlane": "evenlane.engine.app.application",
     "MessageFilter": "evenlane.engine.base.handler_logs",
@@ -93,7 +95,8 @@ _HOMES = {
 }
 
 __all__ = [
-    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse", "Engine", "Evenlane", "EvenlaneError", "Fenced",
+    "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse",
+    "DeadLetters", "Engine", "Evenlane", "EvenlaneError", "Fenced",
     "InvalidName", "InvalidPut", "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause",
     "PayloadTooLarge", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
     "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicFields",

@@ -28,6 +28,7 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "TopicFields": (),
     "TopicStatus": ("qps", "state", "is_accepted", "reason", "document"),
     "AppliedTopics": (),
+    "DeadLetters": (),
     "Message": (
         "data", "state", "id", "project", "group", "priority", "key", "headers", "attempt", "put_at", "put_ns",
         "due_at", "stream", "sequence", "partition", "epoch", "reason", "error", "in_progress", "fail",

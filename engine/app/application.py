@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
-from evenlane.engine.app.app_producer import AppProducer
+from evenlane.engine.app.app_producer import AppProducer, AppSyncProducer
 from evenlane.engine.app.handler_call import build_handler, check_handler
 from evenlane.engine.app.lifespan import LifespanTask, as_lifespan
 from evenlane.engine.app.middleware import check_middleware
@@ -58,6 +58,8 @@ class Evenlane:
         self._fallback: Handler | None = None
         self.producer = AppProducer()
         """Puts further messages from async handlers, while the application runs; as `Producer`."""
+        self.sync_producer = AppSyncProducer(self.producer)
+        """The same for plain handlers: `app.sync_producer.put(...)` returns when the message is stored."""
         if not isinstance(middleware, list | tuple):
             kind = type(middleware).__name__
             raise ConfigError(f"middleware must be a list of functions, and this is of type {kind}")

@@ -83,7 +83,7 @@ class LifespanTask:
         await asyncio.wait({self._task}, timeout=timeout_s)
         if not self._task.done():
             await self._cancel()
-            raise EvenlaneError(f"the lifespan {self._name} did not end within {timeout_s:g} s: it was cancelled")
+            raise EvenlaneError(f"the lifespan {self._name} did not end within {timeout_s:.1f} s: it was cancelled")
         if self._task.cancelled() or self._task.exception() is not None:
             raise self._failure(self._task, "failed at its end")
 
@@ -92,7 +92,7 @@ class LifespanTask:
         if not isinstance(context, AbstractAsyncContextManager):
             if inspect.iscoroutine(context):
                 context.close()
-            raise TypeError(f"it returned a {type(context).__name__}, which is not an async context manager")
+            raise TypeError(f"it returned an object of type {type(context).__name__}, no async context manager")
         try:
             async with context as self.state:
                 self._has_begun.set()
@@ -115,6 +115,8 @@ class LifespanTask:
         if isinstance(error, _ExitError) and error.__cause__ is not None:
             error = error.__cause__
         where, text = find_origin(error), " ".join(describe_error(error).split())
+        if isinstance(error, RuntimeError) and str(error) in _NOT_ONE_YIELD:
+            where, text = "", "it must yield exactly once"
         failure = EvenlaneError(f"the lifespan {self._name} {what}: {text}{where and f' ({where})'}")
         failure.__cause__ = error
         return failure
@@ -131,3 +133,4 @@ class LifespanTask:
 
 
 _FAREWELL_S = 1.0
+_NOT_ONE_YIELD = ("generator didn't yield", "generator didn't stop")  # of contextlib

@@ -16,6 +16,8 @@ import inspect
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import structlog
+
 from evenlane.engine.app.message_thread import from_loop, from_thread, with_thread
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import name_of
@@ -23,6 +25,9 @@ from evenlane.engine.node.handlers.invoke import check_result
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
+
+
+_log = structlog.get_logger(__name__)
 
 
 class MiddlewareMisuse(Exception):
@@ -139,8 +144,21 @@ class _NextCall:
 async def _run_async(middleware: Callable[[Any, Any], Any], inner: Callable[[Any], Awaitable[Any]], given: Any) -> Any:
     following = _NextCall(middleware, inner)
     result = await middleware(given, following.begin)
-    following.check()
+    try:
+        following.check()
+    except MiddlewareMisuse as error:
+        if _is_drained(given):  # nothing is wrong with the message, which is handled again
+            _log.warning("a middleware swallows cancellation", reason=error.for_logs)
+            raise asyncio.CancelledError from None
+        raise
     return result
+
+
+def _is_drained(given: Any) -> bool:
+    """Whether the task is being cancelled because the node stops, not because its messages took too long."""
+    first = given[0] if isinstance(given, list) else given
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0 and not getattr(first, "timed_out", False)
 
 
 def _run_plain(middleware: Callable[[Any, Any], Any], inner: Callable[[Any], Any], given: Any) -> Any:

@@ -68,7 +68,8 @@ def _of_one(found: Any, call: Callable[..., Any]) -> Any:
 
 
 def _shown(annotation: Any) -> str:
-    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return text.replace(f"{Message.__module__}.", "")
 
 
 def _lists() -> frozenset[Any]:

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
 
+class Unfit(Reject):
+    """The body isn't of the type that the handler asks for."""
+
+    is_complete = True  # its text says all: where it was raised doesn't help
+
+
 class BodyReader:
     """Decodes bodies as one type: JSON, or msgpack if the content type says so. Raises ConfigError for a type that
     can't be decoded.
@@ -35,7 +41,7 @@ class BodyReader:
         try:
             return decode(message.body)
         except BodyError as error:
-            raise Reject(str(error)) from error
+            raise Unfit(str(error)) from error
 
 
 def _undecided(_body: bytes) -> Any:

@@ -194,7 +194,7 @@ class NodeParts(NodeEvents, ABC):
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 
     def _build_dispatcher(self) -> None:
-        collector = BatchCollector(self.ready)
+        collector = BatchCollector(self.ready, self.scheduler)
         self.queues.on_gone.append(collector.discard)
         self.dispatcher = Dispatcher(
             self.env, self.id, self.limits, self.counters, self.scheduler, self.ready, self.eligibility,

@@ -22,6 +22,9 @@ class HeldScheduler:
     def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         self._scheduler.configure(project, topic, now, whole)
 
+    def save_up(self, project: str, batch: int) -> None:
+        self._scheduler.save_up(project, batch)
+
     def ready(self, queue: Queue, now: int) -> None:
         self._scheduler.ready(queue, now)
 
@@ -33,6 +36,9 @@ class HeldScheduler:
 
     def grant_again(self, queue: Queue, now: int) -> Grant[Queue] | None:
         return self._scheduler.grant_again(queue, now)
+
+    def affords_at(self, queue: Queue, now: int, count: int) -> int:
+        return self._scheduler.affords_at(queue, now, count)
 
     def finish(self, queue: Queue, now: int, service: int, count: int = 1) -> None:
         self._scheduler.finish(queue, now, service, count)

@@ -82,12 +82,25 @@ class RunningNode:
             await self.node.start()
             await self.node.take_over([0], 1)
             for project in self._topics.projects:  # as if it had been idle for long: its whole burst may start
-                self.node.queues.get(0, project, 0, 0)
+                if self._application.routes.find(project) is not None:
+                    self.node.queues.get(0, project, 0, 0)
             self._open = opened.pop_all()
 
     async def stop(self) -> None:
         """Drain, and end the application. Raises EvenlaneError if its lifespan fails."""
-        await self._open.aclose()
+        try:
+            await self._open.aclose()
+        finally:
+            self._abandon_handlers()
+
+    def _abandon_handlers(self) -> None:
+        """End handlers that ignore their cancellation: the test's event loop would wait for them for ever."""
+        for worker in self.node.workers.all:
+            task = worker.task
+            if task is not None and not task.done():
+                with suppress(RuntimeError):  # it ignores this, too
+                    task.get_coro().close()
+                task.cancel()
 
     def make_producer(self) -> Producer:
         """The application's own producer: see `Surroundings`."""

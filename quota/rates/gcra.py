@@ -52,6 +52,13 @@ class Pace:
         floor = now - self.late
         return (at if at > floor else floor) + self.interval
 
+    def affords_at(self, at: int, now: int, count: int) -> int:
+        """The instant from which `count` messages conform at once if none comes before; or as many as can be saved up,
+        if these are fewer.
+        """
+        at = max(at, now - self.idle)
+        return at + min(count * self.interval - self.interval, self.idle // self.interval * self.interval)
+
     def retune(self, at: int, now: int, before: Pace) -> int:
         """`at` of a bucket that had the pace `before`. Its debt or credit stays the same number of messages, so that an
         earlier slow rate doesn't hold up a fast one (X4), and a rising rate creates no credit (Q).

@@ -86,12 +86,14 @@ class TopicQuota(Generic[G]):
 
     def configure(
         self, qps: float, groups: int, burst: int, now: int, *, borrow: bool, max_group_qps: float, known: list[G],
-        whole: float | None = None,
+        whole: float | None = None, batch: int = 0,
     ) -> None:  # fmt: skip
         """Set the rates (msg/s), at once, for the topic and its `known` groups. `whole` is the topic's rate if `qps` is
-        only the rate of its groups here; `burst` is the whole topic's.
+        only the rate of its groups here; `burst` is the whole topic's. A group may save up `batch` messages, which come
+        at once.
         """
-        share = -(-burst // groups)
+        share = max(batch, -(-burst // groups))
+        burst += batch
         if self._rests:
             self.at, self._rests = max(self.at, now), False  # another node may have used the burst just now
         before = self._pace, self._guarantee, self._cap
@@ -169,6 +171,15 @@ class TopicQuota(Generic[G]):
                 first.listed = False
         self.wakes_at = self._later[0][0] if self._later else NEVER
         return self._borrower(now) if self._borrow else None
+
+    def affords_at(self, group: G, now: int, count: int) -> int:
+        """The instant from which `group` may have `count` messages at once, if its siblings have none; or as many as
+        its buckets can save up, if these are fewer.
+        """
+        topic, own = self._pace.affords_at(self.at, now, count), self._guarantee.affords_at(group.at, now, count)
+        if not self._borrow:
+            return max(topic, own)
+        return topic if self._cap is None else max(topic, min(own, self._cap.affords_at(group.cap_at, now, count)))
 
     def may_admit(self, group: G, now: int) -> bool:
         """Whether `group` may have one more message right after its last one, for a batch."""

@@ -63,7 +63,8 @@ def up(
     --processes N it runs N nodes, each as a process. Ignores servers that settings name. With --http-port and without
     http_token_file it writes a token to the data directory, which allows changes on the status page. If one of its
     servers ends, `up` ends as well, with exit code 1. --reload watches the Python files of the current folder and of
-    the handler's, restarts only the node, and waits for a broken module to be saved again.
+    the handler's, tests and scripts included; it restarts only the node, and waits for a broken module to be saved
+    again. With it a drain takes at most 2 s, also at the end.
 
     Example:
       evenlane up --data-dir /tmp/lanes

@@ -78,11 +78,31 @@ def bare_decoder_for(body: Any, *, msgpack: bool = False) -> Callable[[bytes], A
     if _is_model_class(body):
         return _of_model(body, packed=msgpack)
     try:
+        _check_known(body)
         if msgpack:
             return msgspec.msgpack.Decoder(body, dec_hook=_to_model).decode
         return msgspec.json.Decoder(body, dec_hook=_to_model).decode
     except (TypeError, NameError) as error:
         raise ConfigError(f"a body can't be decoded as {_name_of(body)}: {error}") from error
+
+
+def _check_known(body: Any) -> None:
+    """Raise TypeError for a type that msgspec would leave to `_to_model`, unless it is a model."""
+    unknown = _find_unknown(msgspec.inspect.type_info(body), set())
+    if unknown is not None:
+        raise TypeError(f"objects of type {unknown.__name__} are not supported")
+
+
+def _find_unknown(info: Any, seen: set[int]) -> type | None:
+    """The first type within a type that msgspec leaves to `_to_model`, and that isn't a model."""
+    if isinstance(info, list | tuple):
+        return next((found for each in info if (found := _find_unknown(each, seen)) is not None), None)
+    if not isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) or id(info) in seen:
+        return None
+    seen.add(id(info))
+    if isinstance(info, msgspec.inspect.CustomType):
+        return None if _is_model_class(info.cls) else info.cls
+    return _find_unknown([getattr(info, name) for name in info.__struct_fields__], seen)
 
 
 def has_fields(body: Any) -> bool:

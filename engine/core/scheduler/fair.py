@@ -61,6 +61,9 @@ class FairScheduler(TenantPlaces[Q]):
         self._virtual.catch_up(tenant)
         self._place(tenant, now)
 
+    def save_up(self, project: str, batch: int) -> None:
+        self._tenant(project).batch = batch
+
     def ready(self, queue: Q, now: int) -> None:
         group = queue.slot
         if not isinstance(group, QueueGroup):
@@ -170,6 +173,10 @@ class FairScheduler(TenantPlaces[Q]):
         self._granted, self._band = group, queue.band
         self._grant_again.queue = queue
         return self._grant_again
+
+    def affords_at(self, queue: Q, now: int, count: int) -> int:
+        group = queue.slot
+        return group.tenant.quota.affords_at(group, now, count) if isinstance(group, QueueGroup) else now
 
     def _commit_again(self, now: int) -> None:
         """Charge the grant of `grant_again`: one more message, in a slot that is charged already."""

@@ -71,6 +71,11 @@ class Scheduler(Protocol[Q]):
         messages is handed out. `whole` is the rate (msg/s) of the whole topic, if `topic` is the node's share of it.
         """
 
+    def save_up(self, project: str, batch: int) -> None:
+        """From the next `configure` on, each group of the topic saves up the quota of `batch` messages, for handlers
+        that wait for so many. In any window, so many more than the topic's burst may start.
+        """
+
     def ready(self, queue: Q, now: int) -> None:
         """The queue has at least one message ready; no effect if it was ready."""
 
@@ -84,6 +89,11 @@ class Scheduler(Protocol[Q]):
 
     def grant_again(self, queue: Q, now: int) -> Grant[Q] | None:
         """Grant one more message of this queue for a batch, in the same slot; None if it may not have one."""
+
+    def affords_at(self, queue: Q, now: int, count: int) -> int:
+        """The instant (ns) from which the quota has room for `count` messages of this queue at once, or for as many as
+        it can save up, if these are fewer. It may lie in the past.
+        """
 
     def finish(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Free a slot: its `count` messages of this queue took `service` ns together, whatever their outcome."""

@@ -91,8 +91,8 @@ class Tenant(Flow, Generic[Q]):
     """
 
     __slots__ = (
-        "active", "ageing", "busy", "concurrency", "groups", "heavy", "in_flight", "leaves_at", "leaving", "light",
-        "noted_level", "open", "parked", "quota", "reserve", "reserve_at", "reserve_ticket", "timer",
+        "active", "ageing", "batch", "busy", "concurrency", "groups", "heavy", "in_flight", "leaves_at", "leaving",
+        "light", "noted_level", "open", "parked", "quota", "reserve", "reserve_at", "reserve_ticket", "timer",
         "was_held",
     )  # fmt: skip
 
@@ -101,6 +101,7 @@ class Tenant(Flow, Generic[Q]):
         self.groups: dict[int, QueueGroup[Q]] = {}
         self.quota: TopicQuota[QueueGroup[Q]] = TopicQuota()
         self.open = False  # has a topic, and isn't paused
+        self.batch = 0  # messages that a group saves up, for handlers that wait for so many
         self.concurrency: int | None = None
         self.ageing: float | None = None
         self.reserve: Pace | None = None
@@ -125,7 +126,7 @@ class Tenant(Flow, Generic[Q]):
         groups = list(self.groups.values())
         self.quota.configure(
             topic.qps, topic.groups, topic.burst, now,
-            borrow=topic.borrow, max_group_qps=max_group_qps, known=groups, whole=whole,
+            borrow=topic.borrow, max_group_qps=max_group_qps, known=groups, whole=whole, batch=self.batch,
         )  # fmt: skip
         self.concurrency = topic.concurrency
         # A reserve is a promise, not a limit: up to one second's worth of late messages is made up for.

@@ -78,7 +78,8 @@ class MessageOperations:
         if kind not in {JSON, BYTES, *LINES} or request.headers.get("content-encoding", "identity") != "identity":
             raise HTTPException(
                 HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-                f"the body must be {JSON}, {LINES[0]} or {BYTES}, as the header Content-Type says, and not compressed",
+                f"the body must be {JSON}, {', '.join(LINES)} or {BYTES}, as the header Content-Type says, and not"
+                " compressed",
             )
         options = query_of(request, JsonOptions) if kind == BYTES else None
         if options is None:

@@ -1,4 +1,6 @@
-"""Collects messages of a queue for a batch: none of them starts until the batch is full, or has waited long enough."""
+"""Collects messages of a queue for a batch: none of them starts until the batch is full, or has waited long enough. A
+batch is full if so many messages are there, and the quota has room for all of them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
 
 _LONGEST_STEP = 10_000_000  # ns between two checks whether a batch is full
@@ -24,8 +27,8 @@ class BatchCollector:
     or not. A queue stays there until a message of it has started: the first ones may have expired.
     """
 
-    def __init__(self, ready: ReadyQueues) -> None:
-        self._ready = ready
+    def __init__(self, ready: ReadyQueues, scheduler: Scheduler[Queue]) -> None:
+        self._ready, self._scheduler = ready, scheduler
         self._until: dict[Queue, int] = {}
         self._timer = WakeTimer(self._check)
 
@@ -33,9 +36,10 @@ class BatchCollector:
         """Whether the queue collects more messages first. Called with the head of the queue about to start."""
         rules = queue.rules
         until = self._until.setdefault(queue, now + rules.batch_wait)
-        if now >= until or len(queue.ready) >= rules.handling.batch:
+        look_at = min(until, self._full_at(queue, now))
+        if now >= look_at:
             return False
-        self._timer.set(min(until, now + _step(queue)), now)
+        self._timer.set(look_at, now)
         return True
 
     def end(self, queue: Queue) -> None:
@@ -56,11 +60,15 @@ class BatchCollector:
         for queue, until in list(self._until.items()):
             if not queue.ready:  # its payloads were unloaded
                 del self._until[queue]
-            if now >= until or not queue.ready or len(queue.ready) >= queue.rules.handling.batch:
+            look_at = min(until, self._full_at(queue, now))
+            if now >= look_at or not queue.ready:
                 self._ready.on_queue_ready(queue)
             else:
-                self._timer.set(min(until, now + _step(queue)), now)
+                self._timer.set(look_at, now)
 
-
-def _step(queue: Queue) -> int:
-    return min(_LONGEST_STEP, queue.rules.batch_wait // _STEPS + 1)
+    def _full_at(self, queue: Queue, now: int) -> int:
+        """When to look again whether the batch is full; now or earlier if it is."""
+        rules = queue.rules
+        if len(queue.ready) < rules.handling.batch:
+            return now + min(_LONGEST_STEP, rules.batch_wait // _STEPS + 1)
+        return self._scheduler.affords_at(queue, now, rules.handling.batch)

@@ -75,5 +75,9 @@ class UnhandledMessages:
         if (project, kind) in self._logged or len(self._logged) >= _MOST_LOGGED:
             return
         self._logged.add((project, kind))
-        shown = None if kind is None else kind[:_LONGEST_KIND]
-        _log.warning("messages of a kind wait: this node has no handler for them", project=project, kind=shown)
+        if kind is None:
+            _log.warning("messages without a kind wait: this node has no handler for them", project=project)
+            return
+        _log.warning(
+            "messages of a kind wait: this node has no handler for them", project=project, kind=kind[:_LONGEST_KIND]
+        )

@@ -101,7 +101,7 @@ def _format_error(error: BaseException) -> str:
     where, found = "", error.__traceback__
     while found is not None:
         file = found.tb_frame.f_code.co_filename
-        if not file.startswith(_OURS):
+        if not file.startswith((_OURS, "<")):  # `<frozen importlib._bootstrap>` is of Python's own
             where = f" ({Path(file).name}:{found.tb_lineno})"
         found = found.tb_next
     name = "" if isinstance(error, EvenlaneError) else type(error).__name__

@@ -78,6 +78,8 @@ class QueueRegistry:
             topic = self._topic_of(project)
             if project not in self._by_project:
                 self._by_project[project] = []
+                if (handling := self._handling_of(project)) is not None and handling.batch_wait:
+                    self._scheduler.save_up(project, handling.batch)
                 self.shares.configure(project)
                 if topic is None:
                     _log.warning("messages of a project without a topic wait until it has one", project=project)

@@ -27,11 +27,17 @@ class RulelessScheduler(Generic[Q]):
     def configure(self, project: str, topic: Topic | None, now: int, whole: float | None = None) -> None:
         """There are no rules."""
 
+    def save_up(self, project: str, batch: int) -> None:
+        """There is no quota."""
+
     def finish(self, queue: Q, now: int, service: int, count: int = 1) -> None:
         """Nothing was charged."""
 
     def refund(self, queue: Q, now: int, count: int = 1) -> None:
         """Nothing was charged."""
+
+    def affords_at(self, queue: Q, now: int, count: int) -> int:  # noqa: ARG002
+        return now
 
     def measure_use(self, project: str, now: int) -> QuotaUse:  # noqa: ARG002
         return NOTHING_USED

@@ -9,6 +9,7 @@ import pytest
 
 from evenlane import ConfigError, Evenlane, EvenlaneError, Put
 from evenlane.engine.errors import ProducerClosed
+from evenlane.testing import TestApp
 from tests.support.app import Running, never
 from tests.support.until import until
 
@@ -100,6 +101,23 @@ async def test_lifespan_that_exits():
             pass
 
 
+async def never_yields(app):
+    if app is None:
+        yield
+
+
+async def yields_twice(app):
+    yield
+    yield
+
+
+@pytest.mark.parametrize("lifespan", [never_yields, yields_twice])
+async def test_lifespan_must_yield_once(lifespan):
+    with pytest.raises(EvenlaneError, match=r"the lifespan .*yields.* failed at its .*: it must yield exactly once$"):
+        async with Running(application(lifespan), "acme"):
+            pass
+
+
 async def test_lifespan_that_exits_at_its_end():
     async def leave(app):
         yield
@@ -117,16 +135,6 @@ async def test_lifespan_that_hangs_at_its_start():
 
     with pytest.raises(EvenlaneError, match=r"lifespan did not yield within 0.05 s \(start_timeout\)"):
         async with Running(application(lifespan), "acme", start_timeout_s=0.05):
-            pass
-
-
-async def test_lifespan_that_never_yields():
-    async def lifespan(app):
-        if app is None:
-            yield
-
-    with pytest.raises(EvenlaneError, match="lifespan failed at its start: RuntimeError: generator didn't yield"):
-        async with Running(application(lifespan), "acme"):
             pass
 
 
@@ -206,6 +214,30 @@ async def test_producer_goes_on_when_another_node_of_the_application_ends():
         assert [] == first.dead()
     with pytest.raises(ProducerClosed):
         await app.producer.put("acme", b"x")
+
+
+async def test_plain_handlers_put_with_the_sync_producer():
+    app, errors = Evenlane(), []
+
+    @app.handler("acme")
+    def handle(message):
+        try:
+            app.producer.put("bolt", b"x")
+        except ConfigError as error:
+            errors.append(str(error))
+        assert app.sync_producer.put("bolt", b"1").sequence
+        assert 2 == len(app.sync_producer.put_many([Put("bolt", b"2"), Put("bolt", b"3")]))
+
+    @app.handler("bolt")
+    async def rest(message):
+        with pytest.raises(ConfigError, match=r"would block the event loop with this put: await app\.producer\.put"):
+            app.sync_producer.put("bolt", b"x")
+
+    async with TestApp(app, {"acme": {"qps": 100}, "bolt": {"qps": 100}}) as t:
+        await t.put("acme")
+        await t.advance(1)
+        assert ([], 4) == (t.failed, len(t.handled))
+    assert ["a plain handler can't await this put: use app.sync_producer, which waits for it"] == errors
 
 
 async def test_producer_of_an_application_that_does_not_run():

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from evenlane import ConfigError, Evenlane, Reject
+from evenlane.engine.node.handlers.routes import RouteTable
 from tests.support.app import Running
 from tests.support.node.world import topic
 from tests.support.until import until
@@ -118,6 +119,33 @@ async def test_middleware_that_swallows_the_cancellation_settles_nothing():
         await until(running.dead)
         assert b"the middleware" in running.dead()[0].headers
         assert b"swallowed the CancelledError of its handler" in running.dead()[0].headers
+
+
+async def test_middleware_that_swallows_the_cancellation_of_a_stop_costs_no_attempt():
+    """X11: the node cancels what its drain can't wait for; the messages are handled again."""
+    app = Evenlane()
+
+    @app.handler
+    async def handle(message):
+        if message.attempt == 1 and not started:
+            started.append(message.id)
+            await asyncio.Event().wait()
+
+    @app.middleware
+    async def swallow(message, call_next):
+        with suppress(asyncio.CancelledError):
+            await call_next(message)
+
+    started = []
+    async with Running(app, "acme") as running:
+        running.topics["acme"] = topic(max_attempts=1)
+        await running.put("acme")
+        await until(lambda: started)
+        assert running.app_node is not None
+        await running.app_node.stop(0.05)
+        assert [] == running.dead()
+        await running.node(routes=RouteTable.of(running.note))
+        await until(lambda: [1] == [message.attempt for message in running.handled])
 
 
 async def test_middleware_that_forgets_to_await():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from datetime import datetime
 
 import pytest
@@ -63,6 +64,23 @@ async def test_a_test_app_works_inside_of_async_with_only():
 def test_arguments_that_can_not_work(arguments, sentence):
     with pytest.raises(ConfigError, match=sentence):
         TestApp(handle, **({"topics": TOPICS} | arguments))
+
+
+async def test_handler_that_ignores_its_cancellation_does_not_keep_the_test_from_ending():
+    async def stay(message):
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+    async def scenario():
+        async with TestApp(stay, topics=TOPICS, patience=0.2) as t:
+            await t.put("acme")
+            await t.run_until_idle()
+
+    with pytest.raises(Stuck, match="has not ended"):
+        await scenario()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert not others or not (await asyncio.wait(others, timeout=5))[1]
 
 
 async def test_one_test_app_at_a_time():

@@ -158,6 +158,21 @@ def test_type_that_can_not_be_decoded():
         decoder_for(Order | Line)
 
 
+class Plain:
+    """No class with fields."""
+
+
+class Holder(msgspec.Struct):
+    many: list[Plain]
+
+
+@pytest.mark.parametrize("kind", [Plain, list[Plain], Holder, dict[str, Plain | None]])
+def test_type_with_a_part_that_can_not_be_decoded(kind):
+    """It is known at the start, not by the first message."""
+    with pytest.raises(ConfigError, match=r"a body can't be decoded as .*: objects of type Plain are not supported"):
+        decoder_for(kind)
+
+
 def test_pydantic_is_not_imported():
     code = (
         "import sys; from evenlane.engine.core.message.body_codec import decoder_for, encode\n"

@@ -107,7 +107,7 @@ async def test_other_content_types_are_refused(world, headers, body):
     answer = await world.call("POST", MESSAGES, body, **headers)
     assert (415, "UnsupportedMediaType") == (answer.status, answer.document["type"])
     assert (
-        "the body must be application/json, application/x-ndjson or application/octet-stream"
+        "the body must be application/json, application/x-ndjson, application/jsonl or application/octet-stream"
         in (answer.document["error"])
     )
 

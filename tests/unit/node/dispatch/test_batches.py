@@ -72,6 +72,25 @@ async def test_expired_messages_do_not_begin_the_wait_anew():
     assert [(1, timedelta(seconds=5))] == seen
 
 
+@pytest.mark.parametrize("borrow", [True, False])
+@pytest.mark.parametrize("groups", [1, 4])
+async def test_batches_that_wait_are_full_at_the_rate_of_the_quota(groups, borrow):
+    """Q1: they save up the quota of their messages, and no more: in any window, a batch more than the rate starts."""
+    app, seen = Evenlane(), []
+
+    @app.handler("acme", batch=10, wait=2)
+    async def handle(messages):
+        seen.append((len(messages), (t.now - began).total_seconds()))
+
+    async with TestApp(app, {"acme": {"qps": 100, "groups": groups, "borrow": borrow}}) as t:
+        began, rate = t.now, 100 if borrow else 100 / groups
+        for _ in range(100):
+            await t.put("acme", key="k")
+        await t.advance(30)
+    assert [10] * 10 == [size for size, _ in seen]
+    assert [pytest.approx(number * 10 / rate, rel=0.12, abs=0.02) for number in range(10)] == [at for _, at in seen]
+
+
 @in_virtual_time
 async def test_queue_that_collects_holds_no_slot_and_delays_nobody():
     """Other queues start at once, even with a single slot."""

@@ -175,3 +175,19 @@ def _moved(parts, share):
     """Move some of the last part to the first one, and rotate the parts."""
     moved = parts[-1] * share * 0.9
     return [parts[-1] - moved, parts[0] + moved, *parts[1:-1]]
+
+
+@examples(300)
+@given(rates, bursts, st.integers(-(10**10), 10**10), st.integers(1, 30))
+def test_instant_from_which_messages_conform_at_once(rate, burst, at, count):
+    """The oracle: an idle bucket wakes at an instant, and admits messages one after another."""
+    pace, now = Pace(rate, burst), 0
+    then, most = pace.affords_at(at, now, count), min(count, burst)
+
+    def admitted(when):
+        bucket = Bucket(pace, max(at, now - pace.idle))
+        return bucket.drain(when) if when >= now else 0
+
+    assert most <= admitted(max(then, now))
+    if then > now:
+        assert most > admitted(then - 1)
