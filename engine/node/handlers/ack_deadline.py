@@ -94,8 +94,10 @@ class AckDeadline:
             first.alive_at = now
             return
         if not first.timed_out:
-            what = "thread given up" if worker.awaited is None else "cancelled"
-            self._log_hung(f"handler {what}: no sign of life within ack_wait", first)
+            if worker.awaited is None:
+                self._log_hung("handler thread given up: no sign of life within ack_wait", first)
+            else:
+                self._log_hung("handler cancelled: no sign of life within ack_wait", first)
             for message in worker.messages:
                 message.timed_out = True
                 self._on_timed_out(message, HandlerTimedOut())

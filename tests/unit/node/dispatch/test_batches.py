@@ -75,7 +75,7 @@ async def test_expired_messages_do_not_begin_the_wait_anew():
 @pytest.mark.parametrize("borrow", [True, False])
 @pytest.mark.parametrize("groups", [1, 4])
 async def test_batches_that_wait_are_full_at_the_rate_of_the_quota(groups, borrow):
-    """Q1: they save up the quota of their messages, and no more: in any window, a batch more than the rate starts."""
+    """Q: they save up the quota of their messages, and no more: in any window, a batch more than the rate starts."""
     app, seen = Evenlane(), []
 
     @app.handler("acme", batch=10, wait=2)
