@@ -25,7 +25,7 @@ _THREAD: ContextVar[MessageThread] = ContextVar("evenlane thread")
 
 
 def with_thread(call: Callable[[Any], Any], loop: Callable[[], asyncio.AbstractEventLoop]) -> Callable[[Any], Any]:
-    """Return a plain function that runs `call` with the calling thread as the message's thread. `loop()` is the event
+    """Return a plain function that runs `call` and makes the calling thread the message's thread. `loop()` is the event
     loop of its async layers.
     """
 

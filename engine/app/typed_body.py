@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Unfit(Reject):
     """The body isn't of the type that the handler asks for."""
 
-    is_complete = True  # its text says all: where it was raised doesn't help
+    hides_origin = True  # it is raised here, which doesn't help a user
 
 
 class BodyReader:

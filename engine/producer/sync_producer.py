@@ -36,9 +36,9 @@ class SyncProducer:
     """Publishes messages from a program without an event loop: `SyncProducer().put("acme", b"...")`.
 
     Arguments and errors are those of `Producer`. Any number of threads may share one. It connects with the first put,
-    and closes when the process ends, or when nothing refers to it any more. After `os.fork` the child connects anew
-    with its first put, and the parent's puts go on. Where an event loop runs, use `Producer`: this one blocks the loop
-    until the message is stored.
+    and closes when the process ends, or when nothing refers to it any more. After `os.fork` the child connects with its
+    own first put, and the parent's puts go on. Where an event loop runs, use `Producer`: this one blocks the loop until
+    the message is stored.
     """
 
     def __init__(

@@ -61,12 +61,12 @@ def refusal(error: Exception) -> str:
 
 
 def find_origin(error: BaseException) -> str:
-    """File and line of the innermost frame, as the type alone doesn't lead there; empty if it is in a part of this
-    product that says all in its text.
+    """File and line of the innermost frame, as the type alone doesn't lead there; empty for an error with
+    `hides_origin`, whose text is enough.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None or getattr(error, "is_complete", False):
+    if trace is None or getattr(error, "hides_origin", False):
         return ""
     return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"

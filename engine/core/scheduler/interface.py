@@ -72,8 +72,8 @@ class Scheduler(Protocol[Q]):
         """
 
     def save_up(self, project: str, batch: int) -> None:
-        """From the next `configure` on, each group of the topic saves up the quota of `batch` messages, for handlers
-        that wait for so many. In any window, so many more than the topic's burst may start.
+        """From the next `configure` on, let each group of the topic save up the quota of `batch` messages, for
+        handlers that wait for full batches. In any window, `batch` messages more than the topic's burst may start.
         """
 
     def ready(self, queue: Q, now: int) -> None:

@@ -101,7 +101,7 @@ class Tenant(Flow, Generic[Q]):
         self.groups: dict[int, QueueGroup[Q]] = {}
         self.quota: TopicQuota[QueueGroup[Q]] = TopicQuota()
         self.open = False  # has a topic, and isn't paused
-        self.batch = 0  # messages that a group saves up, for handlers that wait for so many
+        self.batch = 0  # messages whose quota a group saves up, for a handler that waits for full batches
         self.concurrency: int | None = None
         self.ageing: float | None = None
         self.reserve: Pace | None = None

@@ -1,5 +1,5 @@
 """Collects messages of a queue for a batch: none of them starts until the batch is full, or has waited long enough. A
-batch is full if so many messages are there, and the quota has room for all of them.
+batch is full when all its messages are there and the quota has room for them.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ async def test_batch_starts_after_its_wait():
         assert [pytest.approx(2, abs=0.1), pytest.approx(4.4, abs=0.1)] == [time - began for time in noted.times]
 
 
-async def test_expired_messages_do_not_begin_the_wait_anew():
+async def test_expired_messages_do_not_restart_the_wait():
     app, seen = Evenlane(), []
 
     @app.handler("acme", batch=100, wait=5)
