@@ -47,7 +47,7 @@ TIMEOUT_S = 300
 async def running_server() -> AsyncIterator[NatsServer]:
     """A nats-server in a folder of its own, which is deleted with it."""
     with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-        server = NatsServer(Path(folder))
+        server = NatsServer(Path(folder), fast=True)
         await server.start()
         try:
             yield server

@@ -91,7 +91,7 @@ async def bench(options: argparse.Namespace) -> int:
     runs: list[Run] = []
     with tempfile.TemporaryDirectory(prefix="failover-") as folder:
         async with (
-            Servers(Path(folder) / "servers") as servers,
+            Servers(Path(folder) / "servers", fast=True) as servers,
             Cluster(servers, Path(folder), options) as cluster,
         ):
             for number in range(options.runs):

@@ -159,7 +159,7 @@ async def measure(options: argparse.Namespace) -> dict[str, list[dict[str, float
     for number in range(options.rounds):
         for arm in options.arms.split(","):
             with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-                server = NatsServer(Path(folder))
+                server = NatsServer(Path(folder), fast=True)
                 await server.start()
                 try:
                     figures = await run(server.url, f"e{number}", arm, options)

@@ -185,7 +185,7 @@ async def measure(children: list[Child], options: argparse.Namespace) -> list[Fi
 
 async def run(options: argparse.Namespace) -> list[Figures]:
     with tempfile.TemporaryDirectory() as folder:
-        nats, server = NatsServer(Path(folder) / "nats"), EtcdServer(Path(folder) / "etcd", fast=True)
+        nats, server = NatsServer(Path(folder) / "nats", fast=True), EtcdServer(Path(folder) / "etcd", fast=True)
         await asyncio.gather(nats.start(), server.start())
         etcd = EtcdCoordination([server.endpoint])
         children: list[Child] = []

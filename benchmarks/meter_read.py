@@ -78,7 +78,7 @@ def reads(url: str, loaded: Loaded, options: argparse.Namespace) -> dict[str, An
 async def run(options: argparse.Namespace) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(1, mp_context=context) as pool:
-        server = NatsServer(Path(folder) / "nats")
+        server = NatsServer(Path(folder) / "nats", fast=True)
         await server.start()
         try:
             began = time.monotonic()

@@ -68,7 +68,7 @@ async def records(url: str) -> list[tuple[int, int, float]]:
 async def run(options: argparse.Namespace) -> dict[str, Any]:
     projects = [f"tenant-{number:04d}" for number in range(options.queues // len(_PRIORITIES))]
     with tempfile.TemporaryDirectory() as folder:
-        nats, server = NatsServer(Path(folder) / "nats"), EtcdServer(Path(folder) / "etcd", fast=True)
+        nats, server = NatsServer(Path(folder) / "nats", fast=True), EtcdServer(Path(folder) / "etcd", fast=True)
         await asyncio.gather(nats.start(), server.start())
         etcd = EtcdCoordination([server.endpoint])
         child = await Child.start(nats.url, server.endpoint, 100)

@@ -158,7 +158,7 @@ async def measure(child: Child, options: argparse.Namespace) -> dict[str, float]
 
 async def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
-        nats, server = NatsServer(Path(folder) / "nats"), EtcdServer(Path(folder) / "etcd", fast=True)
+        nats, server = NatsServer(Path(folder) / "nats", fast=True), EtcdServer(Path(folder) / "etcd", fast=True)
         await asyncio.gather(nats.start(), server.start())
         etcd = EtcdCoordination([server.endpoint])
         child = await Child.start(nats.url, server.endpoint, options.labels)

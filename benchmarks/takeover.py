@@ -220,7 +220,7 @@ def show(result: dict) -> None:
 
 async def measure(options: argparse.Namespace) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-        server = NatsServer(Path(folder))
+        server = NatsServer(Path(folder), fast=True)
         await server.start()
         try:
             bench = Bench(server.url, options)

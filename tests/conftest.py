@@ -114,7 +114,7 @@ def update(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
     """A nats-server for all tests that share one. A test that kills it must restart it."""
-    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server = NatsServer(tmp_path_factory.mktemp("nats"), fast=True)
     asyncio.run(server.start())
     yield server
     asyncio.run(server.stop())

@@ -261,6 +261,11 @@ class OpenStore(Store, Protocol):
     async def open(self) -> None:
         """Raises Unreachable."""
 
+    async def find_risks(self) -> list[str]:
+        """What may lose messages that the store has acknowledged, after a power cut for example, in one sentence each.
+        Call this after `prepare`.
+        """
+
 
 class ClusterLayout(Protocol):
     """The cluster config (`evenlane.engine.cluster.cluster_config.ClusterConfig`)."""

@@ -118,6 +118,9 @@ class Session:
         if not await self._run_unless_stopped(self._wait_for_answer(store.open)):
             return False
         await cluster.prepare(store)
+        if not self._is_rejoin:
+            for risk in await store.find_risks():
+                _log.warning("acknowledged messages may be lost", cause=risk)
         node = self._build_node(store)
         self._services = NodeServices(
             process.connections, process.settings, node, cluster.topics.cache, cluster.tenants, process.troubles,

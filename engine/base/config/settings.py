@@ -41,6 +41,10 @@ class Settings:
     process can reach a store in memory, neither nodes nor commands, and it ends with its process. If `nats` is set as
     well, the setting from the source with the higher precedence counts for both.
     """
+    nats_monitor: Annotated[tuple[str, ...] | None, values.list_of(values.http_url)] = None
+    """The monitoring addresses of the NATS servers (`http://HOST:8222`), separated by commas. A starting node asks them
+    whether the servers sync before they acknowledge, and warns of one that doesn't. Not set: nothing is asked.
+    """
     etcd: Annotated[tuple[str, ...], values.list_of(values.host_port)] = ("127.0.0.1:2379",)
     """The members of the etcd cluster, separated by commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"

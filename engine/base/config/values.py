@@ -173,6 +173,20 @@ def nats_url(value: object) -> str:
     return url.rstrip("/")
 
 
+def http_url(value: object) -> str:
+    """`http://host:port` or `https://host:port`, without a path."""
+    url = text(value)
+    try:
+        parts = urlsplit(url)
+        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
+        wrong = wrong or bool(parts.path.strip("/") or parts.query or parts.fragment)
+    except ValueError:
+        wrong = True
+    if wrong or any(c.isspace() for c in url):
+        raise ValueError(f"{format_value(value)} is not a monitoring address: write http://HOST:PORT")
+    return url.rstrip("/")
+
+
 MEMORY = "memory://"
 _MEMORY = re.compile(r"memory://[A-Za-z0-9_-]{0,64}", re.ASCII)
 

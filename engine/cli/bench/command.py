@@ -140,7 +140,7 @@ async def _run_with_server(scenario: Scenario, progress: Progress, seed: int, ro
     from evenlane.engine.runtime.embedded.nats import NatsServer
 
     with tempfile.TemporaryDirectory(prefix="evenlane-bench-") as folder:
-        server = NatsServer(Path(folder))
+        server = NatsServer(Path(folder), fast=True)
         progress("starting NATS", 0.0)
         try:
             await server.start()

@@ -47,7 +47,7 @@ class Demo:
         started = monotonic()
         self._print("starting NATS and etcd ...")
         with tempfile.TemporaryDirectory(prefix="evenlane-demo-") as folder:
-            async with Servers(Path(folder)) as servers:
+            async with Servers(Path(folder), fast=True) as servers:
                 await _run_unless_ended(servers, self._story(servers))
         self._result.seconds = monotonic() - started
         return self._result

@@ -13,7 +13,7 @@ from pathlib import Path
 from evenlane.engine.errors import ConfigError, DataInUse
 
 GUARD = Path(__file__).with_name("guard.py")
-# Servers of a killed parent die with it, but not in the same instant.
+# Servers of a killed parent end with it, but not in the same instant.
 LOCK_WITHIN_S = 3.0
 
 
@@ -29,15 +29,18 @@ def program(package: str, path: str) -> Path:
     raise ConfigError(f"the installed package {package} has no {path}: reinstall it")
 
 
-def spawn(command: list[str], *, folder: Path, log: Path, keep: int) -> subprocess.Popen[bytes]:
-    """Start `command` in `folder` under the guard, with output appended to `log`. It inherits descriptor `keep`.
+def spawn(
+    command: list[str], *, folder: Path, log: Path, keep: int, orphan_signal: signal.Signals = signal.SIGKILL
+) -> subprocess.Popen[bytes]:
+    """Start `command` in `folder` under the guard, with output appended to `log`. It inherits descriptor `keep`, and
+    receives `orphan_signal` when its parent dies.
 
     Only the main thread may do so: the kernel would kill the child when the thread that forked it ends. The child has a
     session of its own, so that a terminal's Ctrl-C only reaches the parent, which stops its servers.
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("servers are started from the main thread only, as they die with the thread that did")
-    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(orphan_signal))]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - both programs are our own choice
             guard + command,

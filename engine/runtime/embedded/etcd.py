@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ class EtcdServer(Server):
 
     kind = "etcd"
     title = "etcd"
+    # The etcd of the wheel, 3.5.1, may lose its last changes when it is killed, so it ends in order.
+    orphan_signal = signal.SIGTERM
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None, fast: bool = False) -> None:
         super().__init__(data_dir, port=port)

@@ -13,7 +13,7 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 class Servers:
     """A pair of servers that run inside `async with`, and are stopped after it.
 
-    `fast` leaves out etcd's fsync, for tests; `nats_config` is added to nats-server's configuration file. Raises what
+    `fast` leaves out fsync, for tests; `nats_config` is added to nats-server's configuration file. Raises what
     `Server.start` raises, for the server that failed first; the other one is then stopped.
     """
 
@@ -26,7 +26,7 @@ class Servers:
         nats_config: str = "",
         fast: bool = False,
     ) -> None:
-        self.nats = NatsServer(data_dir, port=nats_port, config=nats_config)
+        self.nats = NatsServer(data_dir, port=nats_port, config=nats_config, fast=fast)
         self.etcd = EtcdServer(data_dir, port=etcd_port, fast=fast)
 
     async def __aenter__(self) -> Self:

@@ -36,6 +36,7 @@ class Server(ABC):
     ready_within_s = 30.0
     stop_within_s = 10.0  # after this it is killed
     lock_within_s = child.LOCK_WITHIN_S
+    orphan_signal: ClassVar[signal.Signals] = signal.SIGKILL  # sent to the server when this process dies
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None) -> None:
         self.data_dir = Path(data_dir).absolute()
@@ -151,7 +152,9 @@ class Server(ABC):
         held = await child.lock(self.data_dir / f"{self.kind}.lock", user=self.title, within_s=self.lock_within_s)
         try:
             self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
-            process = child.spawn(self._command(), folder=self.data_dir, log=self.log_path, keep=held)
+            process = child.spawn(
+                self._command(), folder=self.data_dir, log=self.log_path, keep=held, orphan_signal=self.orphan_signal
+            )
         finally:
             os.close(held)  # the server holds it now
         self._process = process

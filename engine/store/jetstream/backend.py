@@ -46,6 +46,7 @@ def nats_options(settings: Settings) -> NatsOptions:
         ca=_path(settings.nats_ca),
         cert=_path(settings.nats_cert),
         key=_path(settings.nats_key),
+        monitor=settings.nats_monitor or (),
     )
 
 

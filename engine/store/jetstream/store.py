@@ -20,7 +20,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import LaneState, Lost, Refused
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
-from evenlane.engine.store.jetstream import deletion, retention, streams
+from evenlane.engine.store.jetstream import deletion, durability, retention, streams
 from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import StreamInfo
@@ -65,7 +65,8 @@ class JetStreamStore:
         feed_budget: int = 32 << 20,
         feeds_apart: bool = True,
     ) -> None:
-        self._env, self._storage, self._replicas = env, storage, replicas
+        self._options, self._env, self._storage, self._replicas = options, env, storage, replicas
+        self._replicas_of: dict[str, int] = {}  # by stream, when it was last prepared
         self._window_s, self._feed_budget = duplicate_window_s, feed_budget
         self._keep_s, self._kept_compared = dead_letter_keep_s, False
         self._meter_keep_s = meter_keep_s
@@ -147,7 +148,7 @@ class JetStreamStore:
         desired.append(streams.busy_config(self._env, self._storage, self._replicas))
         desired.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
         try:
-            await await_call(streams.ensure(self._connection, desired))
+            self._replicas_of |= await await_call(streams.ensure(self._connection, desired))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
         self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))
@@ -247,6 +248,13 @@ class JetStreamStore:
 
     async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
         return await self._writability.find_unwritable(streams)
+
+    async def find_risks(self) -> list[str]:
+        storage = durability.Storage(
+            self._storage, self._replicas_of, self._replicas, durability.is_local(self._options.servers)
+        )
+        found = await durability.read_sync(self._options.monitor, self._options.tls())
+        return durability.find_risks(storage, found)
 
     async def dead_letters_kept(self) -> float:
         return await await_call(retention.read_retention(self._connection, self._env))

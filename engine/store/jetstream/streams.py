@@ -123,9 +123,9 @@ def meter_config(env: str, storage: str, replicas: int, keep_s: float) -> dict[s
     }
 
 
-async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> None:
-    """Create missing streams, and check existing ones. Raises ConfigError, which names stream, setting and the right
-    value.
+async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """Create missing streams, and check existing ones. Returns the replicas of each. Raises ConfigError, which names
+    stream, setting and the right value.
     """
     present = await _present(connection)
     for config in desired:
@@ -143,6 +143,7 @@ async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> N
 
     await asyncio.gather(*(make(config) for config in missing))
     await queue_limit.adjust(connection, desired, present)
+    return {config["name"]: int(present.get(config["name"], config).get("num_replicas", 1)) for config in desired}
 
 
 async def _create(connection: Connection, config: dict[str, Any]) -> None:
@@ -159,6 +160,13 @@ async def _create(connection: Connection, config: dict[str, Any]) -> None:
 
 
 def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
+    """Raise ConfigError for a setting that would lose messages, or records of the settle log."""
+    if found.get("persist_mode") == "async" and not desired["name"].startswith("METER_"):
+        # not among `_SACRED`, because servers before 2.12 refuse a config that has the field
+        raise ConfigError(
+            f"stream {desired['name']} has persist_mode 'async', which acknowledges messages before they are written:"
+            " it must be 'default'"
+        )
     free = _FREE_FOR_METER if desired["name"].startswith("METER_") else ()
     for setting in ("subjects", *_SACRED):
         if setting in free:

@@ -60,6 +60,10 @@ class MemoryStore:
         """The store's clock, unix ns."""
         return self._clock()
 
+    async def find_risks(self) -> list[str]:
+        """None: nobody expects a store in memory to outlive its process."""
+        return []
+
     async def open(self) -> None:
         """Raises Unreachable."""
         if not self.server.up:

@@ -39,6 +39,23 @@ async def test_stream_that_would_lose_messages_is_refused_by_name_and_setting(wo
         await world.api(f"STREAM.DELETE.{lane_config['name']}")
 
 
+async def test_stream_that_acknowledges_before_it_writes_is_refused_by_name(world):
+    """L: `persist_mode: async` on a lane or on the settle log."""
+    lane_config = streams.lane_config(world.env, LANE._replace(partition=52), "file", 1, 30)
+    await world.api(f"STREAM.CREATE.{lane_config['name']}", lane_config | {"persist_mode": "async"})
+    with pytest.raises(
+        ConfigError, match=rf"stream {lane_config['name']} has persist_mode 'async', which acknowledges"
+    ):
+        await world.store.prepare([LANE._replace(partition=52)])
+    other = JetStreamHarness(world.server)
+    await other.second.open()
+    settled_config = streams.settled_config(other.env, "file", 1)
+    await other.api(f"STREAM.CREATE.{settled_config['name']}", settled_config | {"persist_mode": "async"})
+    with pytest.raises(ConfigError, match=rf"stream {settled_config['name']} has persist_mode 'async'"):
+        await other.second.prepare([])
+    await other.second.close()
+
+
 async def test_dead_letter_stream_that_would_lose_messages_is_refused(nats_server):
     world = JetStreamHarness(nats_server)
     await world.second.open()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import tls
+
+if TYPE_CHECKING:
+    import ssl
 
 
 @dataclass(frozen=True)
 class NatsOptions:
-    """Addresses and credentials of NATS. `connect_timeout` is in seconds."""
+    """Addresses and credentials of NATS. `monitor` has monitoring addresses; `connect_timeout` is in seconds."""
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     user: str | None = None
@@ -19,6 +22,7 @@ class NatsOptions:
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
+    monitor: tuple[str, ...] = ()
     connect_timeout: float = 5.0
 
     def login(self) -> dict[str, Any]:
@@ -30,6 +34,10 @@ class NatsOptions:
             from evenlane.engine.store.jetstream.client import creds  # noqa: PLC0415 - imports libsodium, which few need
 
             found["user_credentials"] = creds.check_path(self.creds_file)
-        if (context := tls.context("nats", self.ca, self.cert, self.key)) is not None:
+        if (context := self.tls()) is not None:
             found["tls"] = context
         return found
+
+    def tls(self) -> ssl.SSLContext | None:
+        """None if the servers are trusted as the system does. Raises ConfigError."""
+        return tls.context("nats", self.ca, self.cert, self.key)

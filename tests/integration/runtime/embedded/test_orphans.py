@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from evenlane.engine.runtime.embedded import child
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.pair import Servers
 from tests.support import ROOT
 from tests.support.until import until
@@ -79,6 +80,7 @@ async def test_server_does_not_start_without_parent(tmp_path):
         "-S",
         child.GUARD,
         str(os.getppid()),
+        "9",
         "/usr/bin/touch",
         tmp_path / "begun",
     ]
@@ -86,6 +88,19 @@ async def test_server_does_not_start_without_parent(tmp_path):
     _, output = await process.communicate()
     assert (1, f"the parent process {os.getppid()} is gone\n") == (process.returncode, output.decode())
     assert not (tmp_path / "begun").exists()
+
+
+async def test_etcd_may_end_in_order_after_kill_9_of_parent(tmp_path):
+    """P12: an etcd 3.5.1 that is killed may lose its last changes, so the kernel sends it SIGTERM."""
+    script = f"trap 'echo in order > {tmp_path}/end; exit' TERM; echo ready; while :; do sleep 0.05; done"
+    guarded = [sys.executable, "-I", "-S", str(child.GUARD), "$$", str(int(EtcdServer.orphan_signal)), "/bin/sh", "-c"]
+    parent = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", f'{" ".join(guarded)} "$0" & wait', script, stdout=asyncio.subprocess.PIPE
+    )
+    assert b"ready\n" == await parent.stdout.readline()
+    parent.kill()
+    await parent.wait()
+    await until((tmp_path / "end").exists, what="the orderly end")
 
 
 async def test_new_servers_start_at_once_after_kill_9_of_parent(tmp_path):

@@ -1,0 +1,48 @@
+"""What a starting node learns of real servers about acknowledged messages: whether they are on disk."""
+
+import pytest
+
+from evenlane.engine.runtime.embedded.nats import NatsServer
+from evenlane.engine.runtime.embedded.ports import free_port
+from evenlane.engine.store.jetstream.client.options import NatsOptions
+from evenlane.engine.store.jetstream.durability import ServerSync, Unknown, read_sync
+from evenlane.engine.store.jetstream.store import JetStreamStore
+
+pytestmark = pytest.mark.real
+
+
+async def risks(server, monitor):
+    store = JetStreamStore(NatsOptions((server.url,), monitor=monitor), "online", feeds_apart=False)
+    await store.open()
+    try:
+        await store.prepare([])
+        return await store.find_risks()
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("fast", [False, True])
+async def test_server_of_up_syncs_before_it_acknowledges(tmp_path, fast):
+    """L: as its monitoring address tells. Servers of tests don't, and the node says so."""
+    port = free_port()
+    server = NatsServer(tmp_path, config=f"http: 127.0.0.1:{port}", fast=fast)
+    await server.start()
+    try:
+        monitor = f"http://127.0.0.1:{port}"
+        assert [ServerSync(server.name, not fast, 120.0)] == await read_sync([monitor], None)
+        found = await risks(server, (monitor,))
+        assert [f"the NATS server {server.name} syncs to its disk every 2m"] * fast == [
+            risk.partition(":")[0] for risk in found
+        ]
+    finally:
+        await server.stop()
+
+
+async def test_monitoring_address_that_does_not_tell_is_explained(nats_server, etcd_server):
+    closed = f"http://127.0.0.1:{free_port()}"
+    silent, wrong = await read_sync([closed, etcd_server.url], None)
+    assert isinstance(silent, Unknown)
+    assert "Connect call failed" in silent.why
+    assert wrong == Unknown(etcd_server.url, "this isn't the monitoring address of a NATS server")
+    [risk] = await risks(nats_server, (closed,))
+    assert risk.startswith(f"whether the NATS server at {closed} syncs isn't known")
