@@ -31,6 +31,7 @@ class _Commands(RootGroup):
         "backlog": "evenlane.engine.cli.inspect.backlog:app",
         "dlq": "evenlane.engine.cli.inspect.dlq:app",
         "plan": "evenlane.engine.cli.inspect.plan:app",
+        "streams": "evenlane.engine.cli.inspect.streams:app",
     }
 
 

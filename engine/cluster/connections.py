@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.export_port import StreamSource
     from evenlane.engine.core.ports import OpenStore
+    from evenlane.engine.core.replication_port import Replication
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.ring.coordination.ports import Coordination
 
@@ -43,6 +44,11 @@ def bus(settings: Settings, name: str) -> RequestBus:
 def source(settings: Settings, name: str) -> StreamSource:
     """Return a source from which reports read streams, on a connection that isn't open yet."""
     return backend(settings).source(settings, name)
+
+
+def replication(settings: Settings, name: str) -> Replication:
+    """Return a connection that isn't open yet, for the number of replicas of streams. Raises ConfigError."""
+    return backend(settings).replication(settings, name)
 
 
 def etcd(settings: Settings, *, may_fork: bool = False) -> EtcdCoordination:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.export_port import StreamSource
     from evenlane.engine.core.ports import OpenStore
+    from evenlane.engine.core.replication_port import Replication
     from evenlane.engine.core.request_bus import RequestBus
 
 
@@ -24,6 +25,9 @@ class StoreBackend(Protocol):
 
     def source(self, settings: Settings, name: str) -> StreamSource:
         """A source for reports."""
+
+    def replication(self, settings: Settings, name: str) -> Replication:
+        """On how many servers the streams are stored. Raises ConfigError if the store has only one place for them."""
 
 
 def backend(settings: Settings) -> StoreBackend:

@@ -26,12 +26,6 @@ class SharedServers(NamedTuple):
     etcd: EtcdServer
 
 
-class SharedWorld(NamedTuple):
-    """The part of a world that a `ProcessWorld` on the same servers needs."""
-
-    servers: SharedServers
-
-
 @pytest.fixture(scope="session")
 def etcd(etcd_server):
     return etcd_server
@@ -114,7 +108,7 @@ def env(servers, own_env, evenlane, request, monkeypatch):
 @pytest.fixture
 async def world(servers, own_env, tmp_path, monkeypatch):
     """Nodes as processes, in the test's own environment, whose settings commands read from variables."""
-    async with ProcessWorld(tmp_path, alongside=SharedWorld(servers), env=own_env) as world:
+    async with ProcessWorld(tmp_path, servers=servers, env=own_env) as world:
         for key in ("nats", "etcd"):
             monkeypatch.setenv(f"EVENLANE_{key.upper()}", getattr(world.settings, key)[0])
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))

@@ -25,7 +25,7 @@ async def two(folder):
     (folder / "sandbox").mkdir()
     async with (
         ProcessWorld(folder, lease_ttl=10) as online,
-        ProcessWorld(folder / "sandbox", alongside=online, env="sandbox", lease_ttl=10) as sandbox,
+        ProcessWorld(folder / "sandbox", servers=online.servers, env="sandbox", lease_ttl=10) as sandbox,
     ):
         client = await nats.connect(online.servers.nats.url)
         subjects: set[str] = set()

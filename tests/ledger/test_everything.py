@@ -200,7 +200,7 @@ async def run_sandbox(world: ProcessWorld, messages: int) -> None:
     folder = world.folder / "sandbox"
     folder.mkdir()
     async with (
-        ProcessWorld(folder, alongside=world, env="sandbox", partitions=8) as sandbox,
+        ProcessWorld(folder, servers=world.servers, env="sandbox", partitions=8) as sandbox,
         Supervised(sandbox, "node-sandbox", concurrency=CONCURRENCY),  # nats-server may be killed while it starts
     ):
         mix = Mixture(messages, seed=5)

@@ -32,18 +32,16 @@ _KEYS_AT_ONCE = 100
 class ProcessWorld:
     """`async with ProcessWorld(folder) as world:` starts both servers.
 
-    `settings` are for all processes. With `alongside`, it uses that world's servers. `acknowledged`: id of each
+    `settings` are for all processes. With `servers`, it uses those, which run already. `acknowledged`: id of each
     acknowledged put -> stream and sequence.
     """
 
     def __init__(
-        self, folder: Path, *, nats_config: str = "", alongside: "ProcessWorld | None" = None, **settings: object
+        self, folder: Path, *, nats_config: str = "", servers: Servers | None = None, **settings: object
     ) -> None:
         self.folder = folder
-        self._alongside = alongside
-        self.servers = (
-            alongside.servers if alongside else Servers(folder / "servers", fast=True, nats_config=nats_config)
-        )
+        self._has_own_servers = servers is None
+        self.servers = servers or Servers(folder / "servers", fast=True, nats_config=nats_config)
         self._defaults = _SETTINGS | settings
         self._open = AsyncExitStack()
         self.nodes: list[NodeProcess] = []
@@ -57,9 +55,10 @@ class ProcessWorld:
         self._begins: defaultdict[str, list[Entry]] = defaultdict(list)  # by project, in the order of time
 
     async def __aenter__(self) -> Self:
-        if self._alongside is None:
+        if self._has_own_servers:
             (self.folder / "servers").mkdir()
-            await self._open.enter_async_context(self.servers)
+            await self.servers.start()
+            self._open.push_async_callback(self.servers.stop)
         self.settings = self._settings()
         self.etcd = EtcdCoordination(self.settings.etcd)
         self._open.push_async_callback(self.etcd.close)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.export.source import JetStreamSource
+from evenlane.engine.store.jetstream.replication import JetStreamReplication
 from evenlane.engine.store.jetstream.store import JetStreamStore
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ def bus(settings: Settings, name: str) -> Connection:
 
 def source(settings: Settings, name: str) -> JetStreamSource:
     return JetStreamSource(nats_options(settings), name)
+
+
+def replication(settings: Settings, name: str) -> JetStreamReplication:
+    return JetStreamReplication(nats_options(settings), name, settings.env)
 
 
 def nats_options(settings: Settings) -> NatsOptions:

@@ -53,8 +53,8 @@ _SECOND = 1_000_000_000
 
 @dataclass(frozen=True)
 class FeedSource:
-    """The stream and subjects that a feed reads; all subjects if there are none. With `leader`, which returns the
-    server that leads the stream, only consumers on that server are used.
+    """The stream and subjects that a feed reads; all subjects if there are none. If `leader` returns the server that
+    leads the stream, only consumers on that server are used.
     """
 
     stream: str

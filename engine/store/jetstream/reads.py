@@ -95,13 +95,18 @@ class Reads:
         """
         self._stored_once[stream] = now_ns() + believed_ns if replicas == 1 else 0
 
-    def _has_no_replicas(self, stream: str) -> bool:
+    def forget_replicas(self, stream: str) -> None:
+        """The stream's config has changed: it may have replicas now, which may lag."""
+        self._stored_once.pop(stream, None)
+
+    def has_no_replicas(self, stream: str) -> bool:
+        """Whether the stream is known to be on one server. Otherwise it has replicas, or isn't known well enough."""
         return now_ns() < self._stored_once.get(stream, 0)
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         stream = names.stream(self._env, lane)
         found: list[int] = []
-        if self._has_no_replicas(stream):  # one request instead of two; only safe without replicas, which may lag
+        if self.has_no_replicas(stream):  # one request instead of two; only safe without replicas, which may lag
             some, complete = await self._some_of(stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_OF_A_SCAN)
             found = [each.sequence for each in some]
             if complete or len(found) >= limit:
@@ -120,7 +125,7 @@ class Reads:
             [reply] = await self._gather(f"$JS.API.DIRECT.GET.{stream}", [msgspec.json.encode(which)])
             found = [read_stored(reply)] if has_message(reply) else []
             complete = reply.headers.startswith(b"NATS/1.0 404")
-        if found or (complete and self._has_no_replicas(stream)):
+        if found or (complete and self.has_no_replicas(stream)):
             return found
         answer = await self.message(stream, which)
         return [] if answer is None else [answer]
@@ -172,7 +177,7 @@ class Reads:
 
     async def log(self, lane: LaneId) -> tuple[list[Stored], int]:
         stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
-        last = await self._last_records.ask(subject) if self._has_no_replicas(stream) else None
+        last = await self._last_records.ask(subject) if self.has_no_replicas(stream) else None
         if last is None:  # (only the leader can say that a log doesn't exist)
             last = await self.message(stream, {"last_by_subj": subject})
         if last is None:

@@ -81,7 +81,8 @@ class JetStreamStore:
         self._elections = 0
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
-        self._writability = Writability(self._connection, replicas, names.settled_stream(env))
+        log = names.settled_stream(env)
+        self._writability = Writability(self._connection, lambda: not self._reads.has_no_replicas(log), urgent=log)
         self._publisher = Publisher(self._connection, env, self._writability.note)
         # These methods of the port are the publisher's own, because methods that forward would cost a call per message.
         self.put, self.put_then = self._publisher.put, self._publisher.put_then
@@ -121,6 +122,7 @@ class JetStreamStore:
         self._connection.on_back.append(partial(call_all, self.on_back))
         self._publisher.open()
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
+        self._connection.listen("$JS.EVENT.ADVISORY.STREAM.UPDATED.*", self._on_update)
         self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
 
     async def close(self) -> None:
@@ -180,10 +182,13 @@ class JetStreamStore:
         stream = names.stream(self._env, lane)
 
         async def leader() -> str | None:
+            """The server whose consumers lag behind nothing; None if there is only one."""
+            if self._reads.has_no_replicas(stream):
+                return None
             return (await self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).leader
 
         subjects = [f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()]
-        source = FeedSource(stream, subjects, leader if self._replicas > 1 else None)
+        source = FeedSource(stream, subjects, leader)
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
         feed = JetStreamFeed(self._feeding, self._budget, source, callbacks, start=start, until=until)
         if self._backlogs is not None:
@@ -272,6 +277,9 @@ class JetStreamStore:
         """Note the settle log's replicas each time the clock is read."""
         if info is not None:
             self._reads.note_replicas(info.name, info.replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
+
+    def _on_update(self, subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
+        self._reads.forget_replicas(subject.rpartition(b".")[2].decode(errors="replace"))
 
     def _on_election(self, _subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
         self._elections += 1

@@ -33,8 +33,8 @@ _AT_ONCE_IN_A_CLUSTER = 16
 
 class Writability:
     """Asks each stream to delete a message that doesn't exist: a stream that can't be written answers with the reason,
-    and nothing changes. In a replicated stream this is an entry in its raft log, so only 16 streams are asked at a
-    time, in turn, and `urgent` every time.
+    and nothing changes. In a replicated stream this is an entry in its raft log, so while `is_replicated`, only 16
+    streams are asked at a time, in turn, and `urgent` every time.
 
     Invariant: `_refused` has streams that refused a put, with the time (s) until which the refusal counts; `_known` has
     streams that can't be written, according to their last answer.
@@ -43,13 +43,13 @@ class Writability:
     def __init__(
         self,
         connection: Connection,
-        replicas: int,
+        is_replicated: Callable[[], bool],
         urgent: str,
         now: Callable[[], float] = monotonic,
         answer_s: float = _ANSWER_S,
     ) -> None:
         self._answer_s = answer_s
-        self._connection, self._replicated, self._urgent, self._now = connection, replicas > 1, urgent, now
+        self._connection, self._is_replicated, self._urgent, self._now = connection, is_replicated, urgent, now
         self._refused: dict[str, tuple[Unwritable, float]] = {}
         self._known: dict[str, Unwritable] = {}
         self._asked: defaultdict[str, int] = defaultdict(int)  # stream -> round, if replicated
@@ -86,7 +86,7 @@ class Writability:
         """The streams to ask now: all, unless they are replicated. Of replicated streams, the urgent one, those known
         to be unwritable, and those asked longest ago.
         """
-        if not self._replicated:
+        if not self._is_replicated():
             return streams
         always = [each for each in streams if each in self._known or each == self._urgent]
         others = sorted(set(streams).difference(always), key=self._asked.__getitem__)
@@ -121,7 +121,7 @@ class Writability:
             except UNREADABLE:
                 return False
             found[stream] = unwritable if stream not in found or unwritable is None else found[stream]
-            return unwritable is None or (unwritable.restart and not self._replicated)
+            return unwritable is None or (unwritable.restart and not self._is_replicated())
 
         questions: list[asyncio.Future[Reply]] = []
         with contextlib.suppress(Disconnected):

@@ -15,6 +15,7 @@ from evenlane.engine.store.memory.store import MemoryStore
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.export_port import StreamSource
+    from evenlane.engine.core.replication_port import Replication
 
 
 class _Address(NamedTuple):
@@ -38,6 +39,11 @@ def bus(settings: Settings, _name: str) -> MemoryBus:
 def source(_settings: Settings, _name: str) -> StreamSource:
     """Raises ConfigError: reports run in processes of their own."""
     raise ConfigError("memory:// lives in the memory of one process: a report, which is another process, can't read it")
+
+
+def replication(_settings: Settings, _name: str) -> Replication:
+    """Raises ConfigError: there is nothing to replicate."""
+    raise ConfigError("memory:// lives in the memory of one process: its streams have no replicas")
 
 
 def _place(settings: Settings) -> _Address:

@@ -39,8 +39,15 @@ class _Config(msgspec.Struct):
     metadata: dict[str, str] | None = None
 
 
+class _Peer(msgspec.Struct):
+    current: bool = False
+
+
 class _RaftGroup(msgspec.Struct):
+    """`replicas` are the followers: the leader isn't among them."""
+
     leader: str = ""
+    replicas: list[_Peer] | None = None
 
 
 class _State(msgspec.Struct):
@@ -85,6 +92,14 @@ class StreamInfo(msgspec.Struct):
     @property
     def replicas(self) -> int:
         return int(self.config.get("num_replicas", 1))
+
+    @property
+    def current(self) -> int:
+        """The number of servers that have all of the stream; 0 without a leader."""
+        if self.cluster is None:
+            return 1
+        followers = sum(peer.current for peer in self.cluster.replicas or ())
+        return followers + 1 if self.cluster.leader else 0
 
     @property
     def leader(self) -> str | None:

@@ -47,7 +47,7 @@ class Answers:
 
 
 def asking(server: Answers, replicas: int, now: Callable[[], float] = lambda: 0.0) -> Writability:
-    return Writability(server, replicas, LOG, now, answer_s=0.05)
+    return Writability(server, lambda: replicas > 1, LOG, now, answer_s=0.05)
 
 
 @pytest.fixture

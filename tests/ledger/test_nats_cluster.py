@@ -1,0 +1,108 @@
+"""Tests of three nats-servers with three replicas: any of them dies, is stopped and comes back, and streams move."""
+
+import asyncio
+import logging
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from evenlane.engine.admin.streams.migrate import migrate, open_replication
+from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.nats_cluster import NatsCluster
+from tests.ledger.cluster import ProcessCluster
+from tests.ledger.promises import check_owner_keys, never_handled
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+_log = logging.getLogger(__name__)
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 10))]
+PARTITIONS = 4
+TTL_S = 6
+
+
+class ClusterServers:
+    """Three nats-servers, and an etcd."""
+
+    def __init__(self, folder: Path) -> None:
+        folders = [folder / f"nats-{number}" for number in range(3)]
+        for each in (folder / "etcd", *folders):
+            each.mkdir()
+        self.nats = NatsCluster(folders, fast=True)
+        self.etcd = EtcdServer(folder / "etcd", fast=True)
+
+    async def start(self) -> None:
+        await asyncio.gather(self.nats.start(), self.etcd.start())
+
+    async def stop(self) -> None:
+        await asyncio.gather(self.nats.stop(), self.etcd.stop())
+
+
+@pytest.fixture
+async def servers(tmp_path):
+    servers = ClusterServers(tmp_path)
+    await servers.start()
+    yield servers
+    await servers.stop()
+
+
+async def complete(cluster: ProcessCluster) -> bool:
+    """Whether each stream is on all of its servers."""
+    async with open_replication(cluster.settings) as replication:
+        return all(each.is_complete for each in await replication.list_streams())
+
+
+def check(cluster: ProcessCluster) -> None:
+    assert set() == never_handled(cluster.acknowledged, cluster.entries())
+    check_owner_keys(cluster.history)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_each_server_dies_and_comes_back_under_load(tmp_path, servers, seed):
+    """L, V, P11: kill -9 and SIGTERM in any order, the leaders of streams included. Nothing acknowledged is lost, and
+    after each fault messages of all partitions are handled again.
+    """
+    chance = Random(seed)
+    settings = {"nats": servers.nats.url, "replicas": 3, "partitions": PARTITIONS, "lease_ttl": TTL_S}
+    async with ProcessCluster(tmp_path, servers=servers, **settings) as cluster:
+        nodes = await cluster.start("a", "b")
+        await cluster.topics(*cluster.projects)
+        await cluster.owned_by(*nodes)
+        async with cluster.load() as load:
+            await load.reaches_all()
+            for server in chance.sample(servers.nats.servers, 3):
+                how = chance.choice([server.kill, server.stop])
+                await how()
+                await load.reaches_all()
+                await server.start()
+                await until(lambda: complete(cluster), 90, "all replicas to be complete")
+                await load.reaches_all()
+        check(cluster)
+
+
+async def test_streams_get_three_replicas_while_nodes_run(tmp_path, servers):
+    """L, P11: `evenlane streams migrate` under load. Then one server after another may die, the first owner of all
+    streams included; nodes that started with `replicas = 1` work on.
+    """
+    settings = {"nats": servers.nats.url, "partitions": PARTITIONS, "lease_ttl": TTL_S}
+    async with ProcessCluster(tmp_path, servers=servers, **settings) as cluster:
+        nodes = await cluster.start("a", "b")
+        await cluster.topics(*cluster.projects)
+        await cluster.owned_by(*nodes)
+        async with cluster.load() as load:
+            await load.reaches_all()
+            async with open_replication(cluster.settings) as replication:
+                before = await replication.list_streams()
+                assert {1} == {each.replicas for each in before}
+                assert await migrate(replication, "online", 3) == len(before) == 2 * PARTITIONS + 4
+                assert {(3, 3)} == {(each.replicas, each.current) for each in await replication.list_streams()}
+                assert await migrate(replication, "online", 3) == 0
+            await load.reaches_all()
+            for server in servers.nats.servers:
+                await server.kill()
+                await load.reaches_all()
+                await server.start()
+                await until(lambda: complete(cluster), 90, "all replicas to be complete")
+        check(cluster)
