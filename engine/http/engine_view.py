@@ -17,6 +17,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http.dead_letters import DeadLetterService
 from evenlane.engine.http.live_feed import LiveFeed
+from evenlane.engine.http.liveness import Health, Liveness
 from evenlane.engine.http.puts import PutService
 from evenlane.engine.http.readiness import Probe, Readiness
 from evenlane.engine.http.topic_states import change_state
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 16  # concurrent explanations; each takes every node a second or so
 _NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor is on standby"
 _FRESH_NS = 500_000_000
+_PATIENCE_S = 60.0
 
 
 class EngineView:
@@ -46,6 +48,7 @@ class EngineView:
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view, self._coordination = view, coordination
         self._probe = Probe(self._ask_store, coordination.status)
+        self._liveness = Liveness(self._is_trusted, self._probe_anew, max(_PATIENCE_S, 6 * view.settings.lease_ttl))
         self._why_client = WhyClient(coordination, view.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overview_client = OverviewClient(coordination, view.settings.env, self._line)
@@ -57,9 +60,25 @@ class EngineView:
             coordination, view.settings.env, f"http@{view.id}", partial(count_waiting, view.settings)
         )
 
-    def health(self) -> dict[str, Any]:
-        """Return the node's identity: any answer shows that the process runs and its loop isn't blocked."""
-        return {"node": self._view.id, "env": self._view.settings.env}
+    async def health(self) -> Health:
+        """Any answer shows that the process runs and its loop isn't blocked."""
+        view = self._view
+        return Health(view.id, view.settings.env, "" if view.is_stopping else await self._liveness.explain_stuck())
+
+    def _is_trusted(self) -> bool:
+        node = self._view.node
+        return node is not None and now_ns() < node.trusted_until
+
+    async def _probe_anew(self) -> None:
+        """Ask both servers as a new process would. Raises CoordinationError, EvenlaneError."""
+        settings = self._view.settings
+        etcd, bus = connections.etcd(settings), connections.bus(settings, f"{self._view.id} liveness")
+        try:
+            await etcd.status()
+            await bus.open()
+            await bus.close()
+        finally:
+            await etcd.close()
 
     async def readiness(self) -> Readiness:
         view = self._view

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from evenlane.engine.control.topics.switch import State
     from evenlane.engine.http.live_feed import LiveFeed
+    from evenlane.engine.http.liveness import Health
     from evenlane.engine.http.puts import PutService
     from evenlane.engine.http.readiness import Readiness
     from evenlane.engine.http.topics import TopicService
@@ -19,7 +20,7 @@ class NodeApi(Protocol):
     @property
     def watching(self) -> LiveFeed: ...
 
-    def health(self) -> dict[str, Any]: ...
+    async def health(self) -> Health: ...
 
     async def readiness(self) -> Readiness: ...
 

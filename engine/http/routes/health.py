@@ -20,7 +20,8 @@ class HealthRoutes:
         self._node = node
 
     async def health(self, _request: Request) -> Response:
-        return JSONResponse(self._node.health())
+        found = await self._node.health()
+        return JSONResponse(found.document(), HTTPStatus.SERVICE_UNAVAILABLE if found.stuck else HTTPStatus.OK)
 
     async def ready(self, _request: Request) -> Response:
         found = await self._node.readiness()

@@ -89,6 +89,10 @@ class JetStreamFeed:
         self.task = asyncio.create_task(self._run(), name=f"feed {source.stream}")
 
     @property
+    def stream(self) -> str:
+        return self._source.stream
+
+    @property
     def sink(self) -> Callable[[bytes, int, int, bytes, bytes], None]:
         """Receives the messages; may be replaced while the feed runs."""
         return self._callbacks.sink

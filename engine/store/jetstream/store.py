@@ -1,7 +1,7 @@
 """The store port on JetStream: one stream per lane and per delay stream, and one each for dead letters, the settle log,
 in-flight records and metering records.
 
-The store holds the parts together: its connections, the streams that it prepares, and a watchdog. Publishing, feeds,
+The store holds the parts together: its connections, the streams that it prepares, and their upkeep. Publishing, feeds,
 reads, deletion and retention are modules of their own.
 """
 
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import deque
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
@@ -31,6 +29,7 @@ from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from evenlane.engine.store.jetstream.publishing.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads
+from evenlane.engine.store.jetstream.watchdog import Watchdog
 from evenlane.engine.store.jetstream.writability import Writability
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
 _OVERHEAD = 1024  # bytes per delivery in addition to headers and body: its subject and its reply subject
 _CLOCK_EVERY_S = 60
 _SECOND = 1_000_000_000
-_ANSWER_S = 6  # an acknowledgement that takes longer won't arrive: its server or its leader has changed
 
 
 class JetStreamStore:
@@ -77,7 +75,7 @@ class JetStreamStore:
         self._feeds: set[JetStreamFeed] = set()
         self._budget = FeedBudget(feed_budget, 1 << 20)
         self._backlogs: BacklogThrottle | None = None  # None until it is open
-        self._watchdog: asyncio.Task[None] | None = None
+        self._upkeep: list[asyncio.Task[None]] = []
         self._elections = 0
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
@@ -123,13 +121,17 @@ class JetStreamStore:
         self._publisher.open()
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
         self._connection.listen("$JS.EVENT.ADVISORY.STREAM.UPDATED.*", self._on_update)
-        self._watchdog = asyncio.create_task(self._watch_feeds(), name="feed watchdog")
+        watchdog = Watchdog(self._connection, self._publisher, self._feeds, lambda: self.is_connected)
+        self._upkeep = [
+            asyncio.create_task(watchdog.run(), name="store watchdog"),
+            asyncio.create_task(self._keep_up(), name="store upkeep"),
+        ]
 
     async def close(self) -> None:
         if self._backlogs is not None:
             self._backlogs.close()
-        if self._watchdog is not None:
-            self._watchdog.cancel()
+        for task in self._upkeep:
+            task.cancel()
         await asyncio.gather(*(feed.close() for feed in list(self._feeds)))
         await self._connection.close()
         if self._feeding is not self._connection:
@@ -276,29 +278,23 @@ class JetStreamStore:
     def _note_log(self, info: StreamInfo | None) -> None:
         """Note the settle log's replicas each time the clock is read."""
         if info is not None:
-            self._reads.note_replicas(info.name, info.replicas, (_CLOCK_EVERY_S + _ANSWER_S) * _SECOND)
+            self._reads.note_replicas(info.name, info.replicas, 2 * _CLOCK_EVERY_S * _SECOND)
 
     def _on_update(self, subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
         self._reads.forget_replicas(subject.rpartition(b".")[2].decode(errors="replace"))
 
-    def _on_election(self, _subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
+    def _on_election(self, subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
+        """A stream has a new leader: consumers on other servers lag, and that of the old leader may be gone with it."""
         self._elections += 1
+        stream = subject.rpartition(b".")[2].decode(errors="replace")
+        for feed in self._feeds:
+            if feed.stream == stream:
+                feed.disturb("its stream has another leader")
 
-    async def _watch_feeds(self) -> None:
+    async def _keep_up(self) -> None:
         seconds = 0
-        marks = deque([(self._connection.asked, self._publisher.puts)], _ANSWER_S)
         while True:
-            before = monotonic()
             await asyncio.sleep(1)
-            if len(marks) == _ANSWER_S:
-                asked, puts = marks[0]
-                self._connection.give_up(asked)
-                self._publisher.give_up(puts)
-            marks.append((self._connection.asked, self._publisher.puts))
-            now = monotonic()
-            if self.is_connected:
-                for feed in list(self._feeds):
-                    feed.check(now, late=max(0.0, now - before - 1))
             if self._publisher.found_no_stream and self.is_connected:
                 self._publisher.found_no_stream = False
                 with contextlib.suppress(Lost, Refused, ConfigError):

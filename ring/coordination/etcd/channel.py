@@ -5,7 +5,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -30,6 +30,8 @@ _OPTIONS: tuple[tuple[str, int | str], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 2_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # Follow a name to its new address as soon: by default gRPC asks for it every 30 s at most.
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     # By default channels share connections, and a fresh client would get the broken one.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", -1),
@@ -42,7 +44,9 @@ _ROUND_ROBIN = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin":
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Endpoints and credentials of etcd. With TLS, all members' certificates must name the first host."""
+    """Endpoints and credentials of etcd. With TLS, all members' certificates must name the first host. `resolve`
+    returns a host's IPv4 address, or raises OSError.
+    """
 
     endpoints: tuple[str, ...]
     user: str | None = None
@@ -51,6 +55,7 @@ class Address:
     cert_key: str | None = None
     cert_cert: str | None = None
     deadline_s: float = 2.0
+    resolve: Callable[[str], str] = socket.gethostbyname
 
     def __post_init__(self) -> None:
         if not self.endpoints:
@@ -63,13 +68,35 @@ class Address:
     def __str__(self) -> str:
         return ",".join(self.endpoints)
 
+    def target(self) -> str:
+        """The target for gRPC, which takes one name, or a list of addresses: these are the present ones of the names. A
+        name that can't be resolved now is left out. Blocks. Raises Unavailable.
+        """
+        if len(self.endpoints) == 1:
+            return self.endpoints[0]
+        if all(_version(endpoint) == 6 for endpoint in self.endpoints):
+            return "ipv6:" + ",".join(self.endpoints)
+        return "ipv4:" + ",".join(self._resolved())
 
-def connect(address: Address) -> etcd3.Etcd3Client:
-    """A client with a connection of its own. Blocks: it reads certificates, resolves names and logs in.
+    def _resolved(self) -> list[str]:
+        found, unknown = [], []
+        for endpoint in self.endpoints:
+            host, _, port = endpoint.rpartition(":")
+            try:
+                found.append(f"{self.resolve(host)}:{port}")
+            except OSError:
+                unknown.append(host)
+        if not found:
+            raise Unavailable(f"etcd at {self} does not answer: no address for {', '.join(unknown)}")
+        return found
+
+
+def connect(address: Address, target: str) -> etcd3.Etcd3Client:
+    """A client with a connection of its own to `address.target()`. Blocks: it reads certificates and logs in.
 
     Raises CoordinationError, Unavailable.
     """
-    target, options = _target(address.endpoints), [*_OPTIONS]
+    options = [*_OPTIONS]
     if len(address.endpoints) > 1:
         options.append(_ROUND_ROBIN)
         if address.ca_cert is not None:
@@ -158,32 +185,8 @@ def _host(endpoint: str) -> str:
     return endpoint.rpartition(":")[0].strip("[]")
 
 
-def _target(endpoints: Sequence[str]) -> str:
-    if len(endpoints) == 1:
-        return endpoints[0]
-    if all(_version(endpoint) == 6 for endpoint in endpoints):
-        return "ipv6:" + ",".join(endpoints)
-    return "ipv4:" + ",".join(_resolve(endpoints))
-
-
 def _version(endpoint: str) -> int | None:
     try:
         return ip_address(_host(endpoint)).version
     except ValueError:
         return None
-
-
-def _resolve(endpoints: Sequence[str]) -> list[str]:
-    """Endpoints with IPv4 addresses in place of names, because gRPC takes a list of addresses only. Names that can't be
-    resolved now are left out.
-    """
-    found, unknown = [], []
-    for endpoint in endpoints:
-        host, _, port = endpoint.rpartition(":")
-        try:
-            found.append(f"{socket.gethostbyname(host)}:{port}")
-        except OSError:
-            unknown.append(host)
-    if not found:
-        raise Unavailable(f"etcd at {','.join(endpoints)} does not answer: no address for {', '.join(unknown)}")
-    return found

@@ -8,6 +8,7 @@ need threads of gRPC: these are started on the event loop, and one that dies at 
 import _thread
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -51,7 +52,8 @@ class EtcdCoordination:
     """`evenlane.ring.coordination.ports.Coordination` on an etcd of one or more members.
 
     `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects on the first call. With `may_fork`, the
-    process may fork: a call under way at the fork fails with Unavailable. Raises ValueError for an invalid endpoint.
+    process may fork: a call under way at the fork fails with Unavailable. `resolve` returns the IPv4 address of a host.
+    Raises ValueError for an invalid endpoint.
     """
 
     def __init__(
@@ -65,8 +67,11 @@ class EtcdCoordination:
         cert_cert: str | None = None,
         deadline_s: float = 2.0,
         may_fork: bool = False,
+        resolve: Callable[[str], str] = socket.gethostbyname,
     ) -> None:
-        self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s)
+        self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s, resolve)
+        self._target = ""  # of the present client, or the last one
+        self._following: asyncio.Task[None] | None = None
         self._client: etcd3.Etcd3Client | None = None
         self._connecting: asyncio.Future[None] | None = None
         self._watches: set[EtcdWatch] = set()
@@ -149,6 +154,8 @@ class EtcdCoordination:
 
     async def close(self) -> None:
         self._is_closed = True
+        if self._following is not None:
+            self._following.cancel()
         await asyncio.gather(*(watch.aclose() for watch in tuple(self._watches)))
         if self._gate is not None:
             self._gate.on_fork.discard(self._disconnect)
@@ -183,9 +190,23 @@ class EtcdCoordination:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
                 self._retire(client)
+            elif error.code() is grpc.StatusCode.UNAVAILABLE and self._following is None and not self._is_closed:
+                self._following = asyncio.create_task(self._follow(client), name="addresses of etcd")
             raise
         except ValueError as error:  # the channel was closed meanwhile
             raise explain_closed(self._address) from error
+
+    async def _follow(self, client: etcd3.Etcd3Client) -> None:
+        """Replace the client if the members' names have other addresses by now: gRPC has those of the time when it was
+        made. The call that has failed doesn't wait for that, as a name server may be slow.
+        """
+        try:
+            if await _run_in_thread(self._address.target) != self._target:
+                self._retire(client)
+        except (CoordinationError, RuntimeError):
+            pass  # no address is known, or no thread can be started: the next call that fails tries again
+        finally:
+            self._following = None
 
     async def _run(self, call: Callable[[], T], client: etcd3.Etcd3Client | None = None) -> T:
         try:
@@ -233,7 +254,8 @@ class EtcdCoordination:
 
     def _connect_now(self) -> None:
         with self._gate or contextlib.nullcontext():
-            client = connect(self._address)
+            self._target = self._address.target()
+            client = connect(self._address, self._target)
             if not self._is_closed:
                 self._client = client
         if self._is_closed:

@@ -145,7 +145,7 @@ class EtcdWatch:
     def _session(self) -> Iterator[Sequence[Listing | Event]]:
         try:
             with self._gate or contextlib.nullcontext():
-                client = connect(self._address)
+                client = connect(self._address, self._address.target())
                 self._use(client)
             listing = _list_prefix(client, self._prefix, self._address.deadline_s)
             yield [listing]

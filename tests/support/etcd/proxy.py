@@ -8,17 +8,19 @@ from evenlane.engine.runtime.embedded.ports import free_port
 
 
 class Proxy:
-    """A proxy for `target` (HOST:PORT).
+    """A proxy for `target` (HOST:PORT), which listens on `host`; on any free port if none is given.
 
     `cut` ends all connections, and accepts no new ones. While `passing` is cleared, nothing goes through.
     """
 
-    def __init__(self, target: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, target: str, tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1", port: int | None = None
+    ) -> None:
         self._host, _, self._port = target.rpartition(":")
         self._tls = tls
         self._server: asyncio.Server | None = None
         # Not one of those that the kernel gives to outgoing connections: while it is cut, none takes the port.
-        self._own_port = free_port()
+        self._own_host, self._own_port = host, port or free_port()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.passing = asyncio.Event()
@@ -27,10 +29,10 @@ class Proxy:
 
     @property
     def endpoint(self) -> str:
-        return f"127.0.0.1:{self._own_port}"
+        return f"{self._own_host}:{self._own_port}"
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._own_port, ssl=self._tls)
+        self._server = await asyncio.start_server(self._serve, self._own_host, self._own_port, ssl=self._tls)
 
     async def cut(self) -> None:
         if self._server is not None:

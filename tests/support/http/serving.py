@@ -6,6 +6,7 @@ import aiohttp
 
 from evenlane.engine.http.app import app
 from evenlane.engine.http.live_feed import LiveFeed
+from evenlane.engine.http.liveness import Health
 from evenlane.engine.http.puts import PutService
 from evenlane.engine.http.readiness import Readiness
 from evenlane.engine.http.server.auth import AccessControl
@@ -32,7 +33,7 @@ class FakeNode:
 
     def __init__(self, **tuning):
         self.fails = None
-        self.not_ready = ""
+        self.not_ready = self.stuck = ""
         self.asked = []
         self.changed = []
         self.shown = OVERVIEW
@@ -43,9 +44,9 @@ class FakeNode:
         self.puts = PutService(Producer, "n")
         self.topics = TopicService(MemoryCoordination(), "online", "http@n", self.count_waiting)
 
-    def health(self):
+    async def health(self):
         self._fail()
-        return {"node": "n"}
+        return Health("n", "online", self.stuck)
 
     async def readiness(self):
         return Readiness("n", 3, 7, self.not_ready)

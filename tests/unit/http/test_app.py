@@ -14,7 +14,11 @@ from tests.support.until import until
 
 async def test_health_readiness_metrics_and_why():
     async with served() as (get, node):
-        assert (200, {"node": "n"}) == _json(await get("/healthz"))
+        assert (200, {"node": "n", "env": "online"}) == _json(await get("/healthz"))
+        node.stuck = "it has had no lease for 60 s"
+        status, document = _json(await get("/healthz"))
+        assert (503, node.stuck) == (status, document["error"])
+        node.stuck = ""
         assert (200, {"ready": True, "node": "n", "partitions": 3, "generation": 7}) == _json(await get("/readyz"))
         status, headers, text = await get("/metrics", accept="application/openmetrics-text")
         assert (200, "# application/openmetrics-text\n") == (status, text)
