@@ -22,6 +22,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
 import uvloop
 
 from benchmarks.puts import Topics
@@ -153,4 +154,5 @@ if __name__ == "__main__":
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     uvloop.run(main(parser.parse_args()))

@@ -184,10 +184,12 @@ class JetStreamStore:
         stream = names.stream(self._env, lane)
 
         async def leader() -> str | None:
-            """The server whose consumers lag behind nothing; None if there is only one."""
+            """The server whose consumers lag behind nothing; None if the stream is on one server only."""
             if self._reads.has_no_replicas(stream):
                 return None
-            return (await self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).leader
+            info = await self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")
+            self._reads.note_replicas(stream, info.replicas)
+            return info.leader if info.replicas > 1 else None
 
         subjects = [f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()]
         source = FeedSource(stream, subjects, leader)

@@ -59,6 +59,16 @@ async def test_message_that_fills_pull_to_last_byte_stalls_nothing(world):
         assert [] == taken.breaks, "as after missing heartbeats"
 
 
+async def test_feed_of_a_stream_of_unknown_replicas_runs(world):
+    """A store that hasn't asked for the stream's state yet, on a single server, whose consumers name no leader."""
+    await fill(world, 3)
+    other = world.another(feeds_apart=False)
+    await other.open()
+    async with feeding(other) as taken:
+        assert [1, 2, 3] == await taken.got(3)
+    await other.close()
+
+
 async def test_feed_finds_end_that_is_deleted_while_it_runs(world):
     """All remaining messages are deleted between two messages."""
     await fill(world, 3)
