@@ -21,6 +21,7 @@ _GROUP = re.compile(r"^    # ---- (.+)$", re.MULTILINE)
 _FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 _ALLOWED = {
     "nats_url": "`nats://HOST:PORT`",
+    "http_url": "`http://HOST:PORT` or `https://HOST:PORT`",
     "store": "as `nats`, or `memory://[NAME]`",
     "host_port": "`HOST:PORT`",
     "rate": "above 0",
