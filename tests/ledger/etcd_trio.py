@@ -55,6 +55,12 @@ class Trio:
             self._processes[member].kill()
             await child.wait_for_exit(self._processes[member])
 
+    async def stop(self, *members: int) -> None:
+        """End members in order."""
+        for member in members:
+            self._processes[member].terminate()
+            await child.wait_for_exit(self._processes[member])
+
     def send(self, member: int, number: signal.Signals) -> None:
         self._processes[member].send_signal(number)
 

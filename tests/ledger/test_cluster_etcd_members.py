@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from random import Random
 
 import pytest
 
@@ -74,6 +75,34 @@ async def test_loss_of_etcds_leader_has_no_effect(tmp_path, how):
         _log.info(
             "another leader after %.2f s; longest pause of a partition %.2f s", (elected - gone) / SECOND, longest
         )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(5))
+async def test_each_member_of_etcd_dies_and_comes_back(tmp_path, seed):
+    """Fault 8, L, V: kill -9 and SIGTERM of each member in any order, the leader included, under load."""
+    chance = Random(seed)
+    async with (
+        Trio(tmp_path / "trio") as trio,
+        ProcessCluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster,
+    ):
+        nodes = await cluster.start("a", "b", "c")
+        await cluster.topics(*cluster.projects)
+        await cluster.owned_by(*nodes)
+        async with cluster.load() as load:
+            for member in chance.sample(MEMBERS, 3):
+                how = chance.choice([trio.kill, trio.stop])
+                await how(member)
+                rest = [each for each in MEMBERS if each != member]
+                await until(lambda rest=rest: trio.leader(*rest), 30, "a leader of the others")
+                await load.reaches_all()
+                await trio.start(member)
+                await until(trio.leader, 60, "all three to agree")
+                await load.reaches_all()
+        entries = cluster.entries()
+        assert set() == never_handled(cluster.acknowledged, entries)
+        assert [] == begun_too_late(entries)
+        check_owner_keys(cluster.history)
 
 
 @pytest.mark.full
