@@ -105,8 +105,11 @@ endif
 lock: $(DEV) ## Renew the lock files from pyproject.toml (UPGRADE=--upgrade takes newer versions)
 	$(PIP) install uv
 	$(LOCK) --group build --output-file requirements-build.txt
-	$(LOCK) pyproject.toml --constraints requirements-build.txt --output-file requirements.txt
-	$(LOCK) pyproject.toml --extra spark --group dev --constraints requirements.txt --constraints requirements-build.txt \
+	$(LOCK) pyproject.toml --extra servers --extra top --constraints requirements-build.txt \
+		--output-file requirements.txt
+	$(LOCK) pyproject.toml --constraints requirements.txt --constraints requirements-build.txt \
+		--output-file deploy/image/requirements.txt
+	$(LOCK) pyproject.toml --extra servers --extra top --extra spark --group dev --constraints requirements.txt --constraints requirements-build.txt \
 		--output-file requirements-dev.txt
 
 clean: ## Remove .venv, caches and what was built

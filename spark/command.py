@@ -66,7 +66,7 @@ def report(
     """Report each tenant's backlog, why it waits, for how long, and what to do about it.
 
     Writes report.html (one page for people), report.json, tenants.parquet/ and quotas.json, which `evenlane topics
-    apply` reads. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs `pip install "evenlane[spark]"`.
+    apply` reads. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs the extra evenlane[spark].
     docs/reference/report-figures.md describes each figure.
 
     Example:

