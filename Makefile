@@ -15,6 +15,9 @@ COMPILED := build/compiled
 RUN_COMPILED = EVENLANE_PURE=0 PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python
 # The builds that `bench` measures.
 BUILDS ?= pure compiled
+# Everything that the image is built from. `docker build $(IMAGE)` does as well, after `make image-context`.
+IMAGE := build/image
+ISOLATION ?= chroot
 ROOMS := dashboards engine priority quota ring spark
 # For demo and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
@@ -31,7 +34,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full test-compiled compiled wheel faults rows check tools dashboards docs bench lock clean
+.PHONY: help install demo test test-full test-compiled compiled wheel image-context image faults rows check tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -65,6 +68,27 @@ compiled: wheel
 test-compiled: compiled tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
 	cd $(COMPILED) && $(RUN_COMPILED) -m pytest -q -m "not full and not alone and not source" \
 		$(SPREAD) $(ARGS)
+
+image-context: $(DEV)
+	rm -rf $(IMAGE) && mkdir -p $(IMAGE)/wheels
+	cp deploy/image/Containerfile deploy/image/install.py $(IMAGE)
+	$(BIN)/hatchling build --target sdist --directory $(IMAGE)/sdist
+	$(PIP) wheel --no-deps --no-build-isolation --no-index --wheel-dir $(IMAGE)/wheels $(IMAGE)/sdist/*.tar.gz
+	$(PIP) wheel --require-hashes --no-build-isolation --wheel-dir $(IMAGE)/wheels -r deploy/image/requirements.txt
+	$(PIP) download --no-deps --dest $(IMAGE)/wheels pip
+
+image: image-context ## Build the image into build/image/evenlane, as OCI layout (needs buildah, and mmdebstrap or BASE=...)
+ifndef BASE
+	sh deploy/image/base.sh $(IMAGE)/base.tar
+	sh deploy/image/base.sh $(IMAGE)/build-base.tar binutils
+	set -e; for each in base build-base; do \
+		container=$$(buildah from scratch) && buildah add --quiet $$container $(IMAGE)/$$each.tar / && \
+		buildah commit --quiet --rm $$container oci:$(CURDIR)/$(IMAGE)/$$each; done
+endif
+	buildah bud --quiet --isolation $(ISOLATION) --tag oci:$(CURDIR)/$(IMAGE)/evenlane \
+		--build-arg BASE=$(or $(BASE),oci:$(CURDIR)/$(IMAGE)/base) \
+		--build-arg BUILD_BASE=$(or $(BUILD_BASE),$(BASE),oci:$(CURDIR)/$(IMAGE)/build-base) $(IMAGE)
+	@echo "oci:$(IMAGE)/evenlane"
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger
