@@ -106,8 +106,9 @@ check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
-dashboards: $(DEV) ## Rebuild the Grafana dashboards
+dashboards: $(DEV) ## Rebuild the Grafana dashboards, and the parts of the Helm chart that come from elsewhere
 	$(BIN)/python -m evenlane.dashboards.build
+	$(BIN)/python deploy/generate_chart.py
 
 docs: $(DEV) ## Build the documentation into build/docs, without a network; a broken link or an orphan page fails
 	$(BIN)/python docs/generate

@@ -1,0 +1,1 @@
+"""What deploys Evenlane: chart, image, compose file."""
