@@ -47,7 +47,9 @@ MOST = merged(
     {
         "fallback": "shop.jobs:give_up",
         "imagePullSecrets": [{"name": "pull"}],
-        "nats": {"user": "node", "clientCertificate": {"existingSecret": "nats-tls"}},
+        "nats": {
+            "user": "node", "monitor": ["http://nats-1:8222"], "clientCertificate": {"existingSecret": "nats-tls"},
+        },
         "etcd": {"user": "node", "clientCertificate": {"existingSecret": "etcd-tls"}},
         "push": {"secrets": {"existingSecret": "endpoints"}},
         "config": {

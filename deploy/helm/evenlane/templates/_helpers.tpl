@@ -69,6 +69,9 @@ files:
 {{- define "evenlane.env" -}}
 {{- $v := .Values -}}
 - {name: EVENLANE_NATS, value: {{ join "," $v.nats.servers | quote }}}
+{{- with $v.nats.monitor }}
+- {name: EVENLANE_NATS_MONITOR, value: {{ join "," . | quote }}}
+{{- end }}
 - {name: EVENLANE_ETCD, value: {{ join "," $v.etcd.endpoints | quote }}}
 - {name: EVENLANE_ENV, value: {{ $v.environment | quote }}}
 {{- with $v.nats.user }}
