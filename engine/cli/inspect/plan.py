@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenlane.engine.base.plural import format_count
+from evenlane.engine.cli.inspect.plan_size import size
 from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import CommandGroup, new_app, print_json, print_table, with_examples
 from evenlane.engine.errors import ConfigError
@@ -35,6 +36,7 @@ app = new_app("""Show which node owns which partitions. `plan` alone is `plan sh
       evenlane plan
       evenlane plan --json
       evenlane plan simulate --nodes 10 --projects 1000
+      evenlane plan size --qps 1000 --handler-ms 100
     """)
 app.info.cls = _ShowByDefault
 
@@ -120,6 +122,7 @@ def simulate(
         print_table(("FIGURE", "VALUE"), [(key.replace("_", " "), _words(value)) for key, value in document.items()])
 
 
+app.command()(size)
 simulate.__doc__ = with_examples(simulate.__doc__)
 
 
