@@ -34,7 +34,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full test-compiled compiled wheel image-context image faults rows check tools dashboards docs bench lock clean
+.PHONY: help install demo test test-full test-compiled compiled wheel image-context image release faults rows check tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -89,6 +89,12 @@ endif
 		--build-arg BASE=$(or $(BASE),oci:$(CURDIR)/$(IMAGE)/base) \
 		--build-arg BUILD_BASE=$(or $(BUILD_BASE),$(BASE),oci:$(CURDIR)/$(IMAGE)/build-base) $(IMAGE)
 	@echo "oci:$(IMAGE)/evenlane"
+
+release: $(DEV) ## Build a release, check that version, changelog and chart agree, and tag it (VERSION=x.y.z)
+	$(BIN)/python deploy/generate_chart.py --check
+	$(BIN)/python deploy/release.py check "$(VERSION)"
+	$(MAKE) wheel
+	$(BIN)/python deploy/release.py tag "$(VERSION)"
 
 faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 	$(BIN)/python -m pytest -q $(SPREAD) tests/ledger

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _GROUP = re.compile(r"^    # ---- (.+)$", re.MULTILINE)
 _FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 _ALLOWED = {
-    "http_url": "`http://HOST:PORT`",
     "nats_url": "`nats://HOST:PORT`",
     "http_url": "`http://HOST:PORT` or `https://HOST:PORT`",
     "store": "as `nats`, or `memory://[NAME]`",
