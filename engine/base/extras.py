@@ -1,6 +1,5 @@
 """Extras of the distribution: packages that only some commands need, and the sentence if one is missing."""
 
-from importlib.metadata import PackageNotFoundError, distribution
 from typing import Literal
 
 from evenlane.engine.errors import EvenlaneError
@@ -19,6 +18,8 @@ def require_extra(extra: Extra, user: str) -> None:
 
 
 def _is_installed(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - slow, and few need it
+
     try:
         distribution(package)
     except PackageNotFoundError:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import msgspec
 
 from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.engine.runtime.embedded.child import guard
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -29,10 +29,9 @@ async def spawn_python(*arguments: str, env: dict[str, str], **streams: Any) -> 
     """Start Python with these arguments and the same modules as here, whatever is in the current folder. The process
     dies with this one.
     """
-    guard = (sys.executable, "-I", "-S", str(GUARD), str(os.getpid()))
     env = {**env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     return await asyncio.create_subprocess_exec(
-        *guard, sys.executable, "-P", *arguments, env=env, start_new_session=True, **streams
+        *guard(), sys.executable, "-P", *arguments, env=env, start_new_session=True, **streams
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from evenlane.engine.errors import ConfigError, DataInUse
 
-GUARD = Path(__file__).with_name("guard.py")
+_GUARD = Path(__file__).with_name("guard.py")
 # Servers of a killed parent end with it, but not in the same instant.
 LOCK_WITHIN_S = 3.0
 
@@ -31,6 +31,11 @@ def program(package: str, path: str) -> Path:
     raise ConfigError(f"the installed package {package} has no {path}: reinstall it")
 
 
+def guard(orphan_signal: signal.Signals = signal.SIGKILL) -> list[str]:
+    """Return the beginning of a command whose process receives `orphan_signal` when this process dies."""
+    return [sys.executable, "-I", "-S", str(_GUARD), str(os.getpid()), str(int(orphan_signal))]
+
+
 def spawn(
     command: list[str], *, folder: Path, log: Path, keep: int, orphan_signal: signal.Signals = signal.SIGKILL
 ) -> subprocess.Popen[bytes]:
@@ -42,10 +47,9 @@ def spawn(
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("servers are started from the main thread only, as they die with the thread that did")
-    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(orphan_signal))]
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603 - both programs are our own choice
-            guard + command,
+            [*guard(orphan_signal), *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=output,

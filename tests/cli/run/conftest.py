@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.engine.runtime.embedded.child import guard
 from tests.support.cli.fakes import PROGRAM, ROOT
 
 
@@ -24,10 +24,9 @@ class Command:
 
     async def start(self, *arguments: str, **environ: str) -> None:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
-        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]
         with self.log.open("ab") as log:
             self.process = await asyncio.create_subprocess_exec(
-                *guard, sys.executable, "-P", "-c", self._code, *arguments, cwd=self.folder, start_new_session=True,
+                *guard(), sys.executable, "-P", "-c", self._code, *arguments, cwd=self.folder, start_new_session=True,
                 stdout=asyncio.subprocess.PIPE, stderr=log, env=inherited | {"PYTHONPATH": str(ROOT)} | environ,
             )  # fmt: skip
 

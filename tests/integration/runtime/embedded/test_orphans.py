@@ -74,16 +74,8 @@ async def test_ctrl_c_reaches_only_parent_which_stops_servers_in_order(tmp_path)
 
 async def test_server_does_not_start_without_parent(tmp_path):
     """The parent-death signal reaches only processes that requested it before."""
-    command = [
-        sys.executable,
-        "-I",
-        "-S",
-        child.GUARD,
-        str(os.getppid()),
-        "9",
-        "/usr/bin/touch",
-        tmp_path / "begun",
-    ]
+    *guard, _parent, number = child.guard()
+    command = [*guard, str(os.getppid()), number, "/usr/bin/touch", tmp_path / "begun"]
     process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
     _, output = await process.communicate()
     assert (1, f"the parent process {os.getppid()} is gone\n") == (process.returncode, output.decode())
@@ -93,7 +85,8 @@ async def test_server_does_not_start_without_parent(tmp_path):
 async def test_etcd_may_end_in_order_after_kill_9_of_parent(tmp_path):
     """P12: an etcd 3.5.1 that is killed may lose its last changes, so the kernel sends it SIGTERM."""
     script = f"trap 'echo in order > {tmp_path}/end; exit' TERM; echo ready; while :; do sleep 0.05; done"
-    guarded = [sys.executable, "-I", "-S", str(child.GUARD), "$$", str(int(EtcdServer.orphan_signal)), "/bin/sh", "-c"]
+    *guard, _parent, number = child.guard(EtcdServer.orphan_signal)
+    guarded = [*guard, "$$", number, "/bin/sh", "-c"]
     parent = await asyncio.create_subprocess_exec(
         "/bin/sh", "-c", f'{" ".join(guarded)} "$0" & wait', script, stdout=asyncio.subprocess.PIPE
     )
