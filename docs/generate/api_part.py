@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # The members of each class that users may rely on, in the order of the page. All names of `evenlane` but its errors.
 _MEMBERS: dict[str, tuple[str, ...]] = {
     "Evenlane": ("handler", "fallback", "middleware", "run"),
-    "Producer": ("open", "close", "put", "put_many", "put_each"),
-    "SyncProducer": ("open", "close", "put", "put_many", "put_each"),
+    "Producer": ("open", "close", "put", "put_many", "put_each", "home_partition"),
+    "SyncProducer": ("open", "close", "put", "put_many", "put_each", "home_partition"),
     "Put": (),
     "Receipt": (),
     "Topics": ("open", "close", "get", "list", "set", "pause", "resume", "drain", "delete", "apply"),

@@ -258,6 +258,13 @@ class Producer:
         finally:
             batch.give_up()
 
+    def home_partition(self, project: str) -> int:
+        """Return the partition of a project's first group: `sha256(project) mod P`. The project needs no topic.
+
+        Raises InvalidName, ProducerClosed.
+        """
+        return self._get_pipeline().home_partition(project)
+
     @property
     def max_payload(self) -> int:
         """Bytes that the server takes for one message, body and headers together. Raises ProducerClosed."""

@@ -129,6 +129,10 @@ class SyncProducer:
                 )
             )  # fmt: skip
 
+    def home_partition(self, project: str) -> int:
+        """As `Producer.home_partition`. The first call may raise Unreachable and ConfigError, too."""
+        return self._get().producer.home_partition(project)
+
     def put_many(self, puts: Iterable[Put]) -> list[Outcome]:
         """Put all messages concurrently. Returns in order, for each put, its Receipt or the error that `put` would
         raise.

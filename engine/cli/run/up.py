@@ -31,6 +31,7 @@ _NatsPort = Annotated[
 _EtcdPort = Annotated[
     int | None, typer.Option(metavar="N", min=1, max=65535, help="Port of etcd; any free one if left out.")
 ]
+_MqttPort = Annotated[int | None, typer.Option(metavar="N", min=1, max=65535, help="Port of MQTT; none if left out.")]
 _DataDir = Annotated[Path, typer.Option(metavar="D", help="Folder for messages, keys and logs.")]
 _Partitions = Annotated[
     str | None, typer.Option("--partitions", metavar="P", help="Number of partitions of a new cluster.")
@@ -50,6 +51,7 @@ def up(
     data_dir: _DataDir = Path(".evenlane"),
     nats_port: _NatsPort = None,
     etcd_port: _EtcdPort = None,
+    mqtt_port: _MqttPort = None,
     partitions: _Partitions = None,
     handler: _Handler = None,
     fallback: FallbackSpec = None,
@@ -83,7 +85,7 @@ def up(
     if reload and processes is not None:
         raise ConfigError("--reload restarts a single node: leave out --processes, or --reload")
     ports = http_ports(settings.http_port, processes or 1)
-    _check_apart({"nats-port": [nats_port], "etcd-port": [etcd_port], "http-port": ports})
+    _check_apart({"nats-port": [nats_port], "etcd-port": [etcd_port], "mqtt-port": [mqtt_port], "http-port": ports})
     prepare(settings)
     work: _Work
     flags = given._asdict() | {"handler": handler, "fallback": fallback, "concurrency": concurrency}
@@ -96,7 +98,7 @@ def up(
     from evenlane.engine.runtime.embedded.pair import Servers
     from evenlane.engine.runtime.run_loop import run_loop
 
-    servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port)
+    servers = Servers(data_dir, nats_port=nats_port, etcd_port=etcd_port, mqtt_port=mqtt_port)
     runs_handlers = handler is not None and processes is None and not reload
     if not run_loop(_up(servers, settings, ports, work, data_dir, runs_handlers=runs_handlers)):
         raise typer.Exit(1)
@@ -192,7 +194,8 @@ async def _up(
 
 
 def _line(servers: Servers, nodes: Iterable[NodeReady]) -> str:
-    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}{addresses(nodes)}"
+    mqtt = f" mqtt={servers.nats.mqtt}" if servers.nats.mqtt else ""
+    return f"ready nats={servers.nats.url} etcd={servers.etcd.endpoint}{mqtt}{addresses(nodes)}"
 
 
 async def _run_nodes(

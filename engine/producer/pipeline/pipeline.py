@@ -50,6 +50,10 @@ class PutPipeline:
         pending.state = ADMITTED
         return pending
 
+    def home_partition(self, project: str) -> int:
+        """Return the partition of a project's first group. Raises InvalidName."""
+        return self._router.home_partition(project)
+
     def may_have_topic(self, project: str) -> bool:
         """Whether a topic may be created for an unknown project; `prepare_after_create` finds out."""
         return self._auto_create is not None and not self._auto_create.is_hopeless(project)

@@ -101,6 +101,10 @@ class Router:
         pending.has_backlog_limit = route.has_backlog_limit
         return pending
 
+    def home_partition(self, project: str) -> int:
+        """Return the partition of a project's first group. Raises InvalidName."""
+        return partition_of(names.check_project(project), 0, 1, self._cluster_config.partitions)
+
     def _check_size(self, project: str, headers: int, body: int) -> None:
         size, limit = headers + body, self._store.max_payload
         if size > limit - copies.ROOM and size > limit - copies.room(limit):

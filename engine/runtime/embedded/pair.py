@@ -13,8 +13,8 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 class Servers:
     """A pair of servers that run inside `async with`, and are stopped after it.
 
-    `fast` leaves out fsync, for tests; `nats_config` is added to nats-server's configuration file. Raises what
-    `Server.start` raises, for the server that failed first; the other one is then stopped.
+    `fast` leaves out fsync, for tests; `nats_config` is added to nats-server's configuration file, and with `mqtt_port`
+    it serves MQTT. Raises what `Server.start` raises, for the server that failed first; the other one is then stopped.
     """
 
     def __init__(
@@ -23,10 +23,11 @@ class Servers:
         *,
         nats_port: int | None = None,
         etcd_port: int | None = None,
+        mqtt_port: int | None = None,
         nats_config: str = "",
         fast: bool = False,
     ) -> None:
-        self.nats = NatsServer(data_dir, port=nats_port, config=nats_config, fast=fast)
+        self.nats = NatsServer(data_dir, port=nats_port, config=nats_config, mqtt_port=mqtt_port, fast=fast)
         self.etcd = EtcdServer(data_dir, port=etcd_port, fast=fast)
 
     async def __aenter__(self) -> Self:

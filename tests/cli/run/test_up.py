@@ -23,6 +23,10 @@ HANDLER = ["--handler", "examples.handler:handle"]
             "--nats-port and --etcd-port both take port 4222: give each its own",
         ),
         (
+            ["--nats-port", "1883", "--mqtt-port", "1883"],
+            "--nats-port and --mqtt-port both take port 1883: give each its own",
+        ),
+        (
             [*HANDLER, "--reload", "--processes", "2"],
             "--reload restarts a single node: leave out --processes, or --reload",
         ),
@@ -66,7 +70,7 @@ def test_taken_http_port_is_found_before_servers_start(capsys, tmp_path, process
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("kind", ["nats", "etcd"])
+@pytest.mark.parametrize("kind", ["nats", "etcd", "mqtt"])
 def test_taken_port_of_a_server_has_the_same_exit_code(capsys, tmp_path, kind):
     with socket.create_server(("127.0.0.1", free_port())) as other:
         port = other.getsockname()[1]

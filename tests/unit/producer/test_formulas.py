@@ -5,9 +5,12 @@ import json
 import pytest
 
 from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.errors import InvalidName, ProducerClosed
 from evenlane.engine.producer.pipeline.router import Router
+from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
@@ -31,17 +34,34 @@ def table(*header: str) -> list[list[str]]:
     return rows
 
 
+_PARTITION = ("project", "group", "spread", "P", "hashed text", "partition")
+
+
 @pytest.mark.parametrize("row", table("key", "low 64 bits of sha256(key)", "active", "group"))
 def test_documented_group_of_key(row):
     key, low, active, group = row
     assert (int(low), int(group)) == (digest(key) % 2**64, group_of(key, int(active)))
 
 
-@pytest.mark.parametrize("row", table("project", "group", "spread", "P", "hashed text", "partition"))
+@pytest.mark.parametrize("row", table(*_PARTITION))
 def test_documented_partition_of_group(row):
     project, group, spread, partitions, text, partition = row
     assert int(partition) == partition_of(project, int(group), int(spread), int(partitions))
     assert int(partition) == digest(text) % int(partitions)
+
+
+@pytest.mark.parametrize("row", [row for row in table(*_PARTITION) if row[1] == "0"])
+async def test_documented_home_partition(row):
+    """P1: a producer tells it without a topic, and refuses a name that no project may have."""
+    config = ClusterConfig(partitions=int(row[3]))
+    store = MemoryStore(MemoryServer(clock=lambda: 1), "online")
+    await store.open()
+    async with Producer(settings=Settings(), store=store, topics={}, facts=config) as producer:
+        assert int(row[5]) == producer.home_partition(row[0])
+        with pytest.raises(InvalidName, match=r"project 'a\.b'"):
+            producer.home_partition("a.b")
+    with pytest.raises(ProducerClosed):
+        producer.home_partition(row[0])
 
 
 @pytest.mark.parametrize("row", table("put", "subject", "headers"))
