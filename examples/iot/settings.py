@@ -1,0 +1,53 @@
+"""Settings of the platform, from `IOT_*` variables; those of Evenlane itself are `EVENLANE_*` variables."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Self
+
+from evenlane import ConfigError
+from examples.iot.subjects import Subjects
+
+
+@dataclass(frozen=True)
+class PlatformSettings:
+    """Settings that all processes of the platform share. Raises ConfigError."""
+
+    nats: str = "nats://127.0.0.1:4222"
+    mqtt: str = "127.0.0.1:1883"
+    database: Path = Path("iot.db")
+    qps: float = 100.0
+    """Quota of a project that an announcement without `qps` creates, in messages per second."""
+    subjects: Subjects = field(default_factory=Subjects)
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str] = os.environ) -> Self:
+        """Read `EVENLANE_NATS`, `IOT_MQTT`, `IOT_DATABASE`, `IOT_QPS`, and `IOT_SUBJECT_ANNOUNCE`, `_RESPONSE`,
+        `_CLOSE` and `_DATA`.
+        """
+        given = {each.name: environ.get(f"IOT_SUBJECT_{each.name.upper()}") for each in fields(Subjects)}
+        return cls(
+            nats=environ.get("EVENLANE_NATS", cls.nats),
+            mqtt=environ.get("IOT_MQTT", cls.mqtt),
+            database=Path(environ.get("IOT_DATABASE", cls.database)),
+            qps=_number("IOT_QPS", environ.get("IOT_QPS", str(cls.qps))),
+            subjects=Subjects(**{name: template for name, template in given.items() if template is not None}),
+        )
+
+    @property
+    def mqtt_address(self) -> tuple[str, int]:
+        host, _, port = self.mqtt.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(f"IOT_MQTT ({self.mqtt}) isn't HOST:PORT")
+        return host, int(port)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.01 <= number <= 1_000_000:
+        raise ConfigError(f"{name} ({text}) isn't a number of messages per second, 0.01 to 1,000,000")
+    return number
