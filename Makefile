@@ -19,10 +19,11 @@ BUILDS ?= pure compiled
 IMAGE := build/image
 ISOLATION ?= chroot
 ROOMS := dashboards engine priority quota ring spark
-# For demo and bench: `make demo ARGS="--seconds 60"`.
+# For demo, iot and bench: `make demo ARGS="--seconds 60"`.
 ARGS ?=
 
-# What the tests need besides Python: Prometheus is unpacked here from its Debian package, so that no service is started.
+# What the tests need besides Python: Prometheus and mosquitto_pub are unpacked here from their Debian packages, so that
+# no service is started.
 TOOLS := .tools
 export PATH := $(CURDIR)/$(TOOLS)/usr/bin:$(PATH)
 
@@ -34,7 +35,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo test test-full test-compiled compiled wheel image-context image release faults rows check tools dashboards docs bench lock clean
+.PHONY: help install demo iot test test-full test-compiled compiled wheel image-context image release faults rows check tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -44,6 +45,9 @@ install: $(DEV) ## Make .venv with everything to work on Evenlane
 
 demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no other, and compare with FIFO
 	$(BIN)/evenlane demo $(ARGS)
+
+iot: $(DEV) ## Run a device platform: simulated devices by MQTT, a gateway and a node that are killed, and the books
+	$(BIN)/python -m examples.iot $(ARGS)
 
 test: $(DEV) tools ## Run the tests, without the long ones
 	$(BIN)/python -m pytest -q -m "not full and not alone" $(SPREAD)
@@ -102,8 +106,9 @@ faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 rows: $(DEV) ## List the tests of each requirement (ARGS="E5 X11": of these), and requirements without one
 	$(BIN)/python -m tests.support.rows $(ARGS)
 
-tools: ## Get Prometheus and Chromium, which some tests need (Debian packages; Chromium only as root)
+tools: ## Get Prometheus, mosquitto_pub and Chromium, which some tests need (Debian packages; Chromium only as root)
 	@command -v promtool > /dev/null || $(UNPACK) prometheus
+	@command -v mosquitto_pub > /dev/null || { $(UNPACK) mosquitto-clients libmosquitto1 libcjson1; $(WRAP_MOSQUITTO); }
 	@command -v chromium > /dev/null || $(INSTALL) chromium
 
 check: $(DEV) ## Check style, format, types and who imports whom
@@ -151,6 +156,11 @@ clean: ## Remove .venv, caches and what was built
 UNPACK = sh -c 'mkdir -p $(TOOLS) && cd $(TOOLS) && for each in "$$@"; do \
 	{ apt-get -qq download "$$each" 2> /dev/null || { apt-get -qq update && apt-get -qq download "$$each"; }; } && \
 	dpkg-deb -x "$$each"_*.deb . && rm "$$each"_*.deb || echo "$$each: its tests will fail without it" >&2; done' sh
+# A program finds its libraries only where a system installs them.
+WRAP_MOSQUITTO = test ! -x $(TOOLS)/usr/bin/mosquitto_pub || { mv $(TOOLS)/usr/bin/mosquitto_pub $(TOOLS)/usr/lib/ && printf '%s\n' '\#!/bin/sh' \
+	'here=$$(cd "$$(dirname "$$0")/../lib" && pwd)' \
+	'LD_LIBRARY_PATH=$$(echo "$$here"/*-linux-*) exec "$$here/mosquitto_pub" "$$@"' > $(TOOLS)/usr/bin/mosquitto_pub && \
+	chmod +x $(TOOLS)/usr/bin/mosquitto_pub; }
 INSTALL = sh -c 'get="apt-get -qq install --yes --no-install-recommends"; export DEBIAN_FRONTEND=noninteractive; \
 	$$get "$$@" > /dev/null 2>&1 || { apt-get -qq update && $$get "$$@" > /dev/null; } || \
 	echo "not installed: $$*; as root: $$get $$*. Its tests will fail without it" >&2' sh

@@ -51,8 +51,8 @@ async def _ask(project: str, partition: int, name: str, body: bytes, settings: P
     finally:
         await connection.close()
     raise EvenlaneError(
-        f"nobody has answered for {project} on partition {partition} within {_GIVE_UP_S:g} s; what was asked stays in the"
-        " stream, and is done once a gateway and a node run"
+        f"nobody has answered for {project} on partition {partition} within {_GIVE_UP_S:g} s; what was asked stays in"
+        " the stream, and is done once a gateway and a node run"
     )
 
 

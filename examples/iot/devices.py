@@ -7,7 +7,6 @@ import math
 import random
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 import aiomqtt
 
@@ -17,13 +16,8 @@ from examples.iot.subjects import to_topic
 _AGAIN_S = 1.0
 
 
-@dataclass
-class Ledger:
-    """What the devices know: the messages that nats-server has acknowledged, and how often they sent one again."""
-
-    acknowledged: set[tuple[str, str]] = field(default_factory=set)
-    """Project and id."""
-    sent_again: int = 0
+Ledger = set[tuple[str, str]]
+"""What nats-server has acknowledged to the devices: project and id of each message."""
 
 
 class Device:
@@ -44,11 +38,10 @@ class Device:
                     while reading is not None or not stop.is_set():
                         reading = reading or self._measure()
                         await client.publish(self._topic, json.dumps(reading), qos=1)
-                        self._ledger.acknowledged.add((self.project, str(reading["id"])))
+                        self._ledger.add((self.project, str(reading["id"])))
                         reading = None
                         await _pause(self._interval, stop)
             except aiomqtt.MqttError:
-                self._ledger.sent_again += reading is not None
                 await asyncio.sleep(_AGAIN_S)
 
     def _measure(self) -> dict[str, object]:

@@ -5,12 +5,14 @@ one gets its messages, and Evenlane knows those that were put already by their i
 """
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import msgspec
 import nats
+import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -83,8 +85,9 @@ class Gateway:
             if not inbound.is_copy:
                 await self._dispatch(inbound)
             await inbound.ack()
-        except (EvenlaneError, nats.errors.Error, OSError):
-            await inbound.deliver_later()
+        except (EvenlaneError, nats.errors.Error, sqlite3.Error, OSError):
+            with suppress(nats.errors.Error, OSError):  # without an answer it is delivered again, too
+                await inbound.deliver_later()
 
     async def _dispatch(self, inbound: Inbound) -> None:
         address = self._subjects.parse(inbound.subject)
@@ -186,9 +189,10 @@ class Gateway:
         await self._connection.publish(subject, msgspec.json.encode(answer))
 
     async def _on_answer(self, message: Msg) -> None:
-        answer = msgspec.json.decode(message.data, type=Answer)
-        if answer.state != "refused":
-            self._registrations.on_answer(answer.project)
+        with suppress(msgspec.DecodeError):  # anybody may publish there; the producer knows the truth
+            answer = msgspec.json.decode(message.data, type=Answer)
+            if answer.state != "refused":
+                self._registrations.on_answer(answer.project)
 
 
 async def run_gateway(name: str, settings: PlatformSettings) -> None:

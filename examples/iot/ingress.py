@@ -18,7 +18,7 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import NotFoundError
 
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import Subjects
@@ -120,7 +120,7 @@ class Ingress:
                 [message] = await subscription.fetch(1, timeout=5)
             except TimeoutError:
                 continue
-            except (nats.errors.Error, APIError):
+            except nats.errors.Error:
                 await asyncio.sleep(0.5)  # the server restarts
                 continue
             yield Inbound(source, message)

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,12 +21,13 @@ _APP = "examples.iot.handlers:app"
 
 
 class Part:
-    """A process of the platform. Its log is `<folder>/<name>.log`."""
+    """A process of the platform. Its log is `<folder>/<name>.log`, and its id is in `<folder>/<name>.pid`."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.name, self.process, self.log = name, process, log
         self.ready_line = ""
         self._printing: asyncio.Task[None] | None = None
+        self._is_ending = False
 
     @property
     def is_running(self) -> bool:
@@ -47,12 +49,14 @@ class Part:
 
     async def kill(self) -> None:
         """End it by SIGKILL, as a crash would."""
+        self._is_ending = True
         if self.is_running:
             self.process.kill()
             await self.process.wait()
 
     async def stop(self) -> None:
         """End it in order, or by SIGKILL if that takes too long."""
+        self._is_ending = True
         if self.is_running:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -64,6 +68,9 @@ class Part:
         assert self.process.stdout is not None
         while line := await self.process.stdout.readline():
             print(line.decode(), end="", flush=True)
+        code = await self.process.wait()
+        if not self._is_ending:
+            print(f"{self.name} has ended, with exit code {code}: see {self.log}", flush=True)
 
     def _last_words(self) -> str:
         return (self.log.read_text(errors="replace").splitlines() or ["it printed nothing"])[-1]
@@ -79,10 +86,21 @@ class Ports:
 
 
 class Platform:
-    """`async with Platform(folder, ports) as platform`: all its processes end with the block."""
+    """`async with Platform(folder, ports) as platform`: all its processes end with the block. `prefix` goes before each
+    command.
+    """
 
-    def __init__(self, folder: Path, ports: Ports, *, nodes: int = 2, gateways: int = 2, lease_ttl: str = "5s") -> None:
-        self.folder, self._ports = folder, ports
+    def __init__(
+        self,
+        folder: Path,
+        ports: Ports,
+        *,
+        nodes: int = 2,
+        gateways: int = 2,
+        lease_ttl: str = "5s",
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self.folder, self._ports, self._prefix = folder, ports, prefix
         self._count_nodes, self._count_gateways, self._lease_ttl = nodes, gateways, lease_ttl
         self._node_numbers, self._gateway_numbers = itertools.count(1), itertools.count(1)
         self.environ: dict[str, str] = {}
@@ -148,12 +166,14 @@ class Platform:
         path = self.folder / f"{name}.log"
         with path.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
+                *self._prefix,
                 *command,
                 env=os.environ | self.environ,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C on the terminal ends this program alone, and this program the others
             )
+        path.with_suffix(".pid").write_text(f"{process.pid}\n")
         return Part(name, process, path)
 
 

@@ -76,7 +76,7 @@ async def _wait_until_stored(settings: PlatformSettings, ledger: Ledger) -> Book
     """Return the books once nothing is missing, or after a long wait."""
     end = time.monotonic() + _ALL_STORED_S
     while True:
-        books = audit(settings.database, ledger.acknowledged)
+        books = audit(settings.database, ledger)
         if not books.missing or time.monotonic() > end:
             return books
         await asyncio.sleep(_LOOK_EACH_S)
