@@ -112,6 +112,8 @@ class Gateway:
         except UnknownProject:
             self._registrations.on_unknown(project)
             raise
+        except TopicDraining:
+            raise ConfigError(f"project {project} is closed and takes no data: announce it to open it again") from None
 
     async def _put_announcement(self, inbound: Inbound, address: Address) -> None:
         try:

@@ -1,0 +1,104 @@
+"""The device platform on real servers and processes, and a client of it."""
+
+import asyncio
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiomqtt
+import msgspec
+import nats
+import pytest
+
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.owners import read_owners
+from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.ring.hashing import partition_of
+from examples.iot.database import connect
+from examples.iot.messages import Answer
+from examples.iot.processes import Platform, Ports
+from examples.iot.settings import PlatformSettings
+from examples.iot.subjects import to_topic
+
+PARTITIONS = 16
+
+
+@dataclass
+class Site:
+    """A running platform, as devices, gateways in other languages and operators see it."""
+
+    platform: Platform
+    settings: PlatformSettings
+
+    def partition(self, project: str) -> int:
+        return partition_of(project, 0, 1, PARTITIONS)
+
+    def subject(self, name: str, project: str) -> str:
+        return self.settings.subjects.format(name, self.partition(project), project)
+
+    async def device_sends(self, project: str, body: bytes, *, qos: int = 1) -> None:
+        """Send as a device; with mosquitto_pub, if this machine has it."""
+        topic = to_topic(self.subject("data", project))
+        host, port = self.settings.mqtt_address
+        if (program := shutil.which("mosquitto_pub")) is None:
+            async with aiomqtt.Client(host, port) as device:
+                await device.publish(topic, body, qos=qos)
+            return
+        arguments = ("-h", host, "-p", str(port), "-q", str(qos), "-t", topic, "-s")
+        sending = await asyncio.create_subprocess_exec(program, *arguments, stdin=asyncio.subprocess.PIPE)
+        await sending.communicate(body)
+        assert 0 == sending.returncode
+
+    async def publish(self, subject: str, body: bytes) -> None:
+        """Publish by NATS, as a gateway in another language does."""
+        client = await nats.connect(self.settings.nats)
+        await client.jetstream().publish(subject, body)
+        await client.close()
+
+    async def answers(self, project: str, count: int, announcements: list[bytes]) -> list[Answer]:
+        """Publish announcements of a project, and return the first N answers."""
+        client = await nats.connect(self.settings.nats)
+        heard = await client.subscribe(self.subject("response", project))
+        for body in announcements:
+            await client.jetstream().publish(self.subject("announce", project), body)
+        found = [msgspec.json.decode((await heard.next_msg(60)).data, type=Answer) for _ in range(count)]
+        await client.close()
+        return found
+
+    def rows(self, query: str, *values: object) -> list[tuple]:
+        """Rows of the database file."""
+        connection = connect(self.settings.database)
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+    def ids(self, project: str) -> set[str]:
+        return {name for (name,) in self.rows("SELECT id FROM data WHERE project = ?", project)}
+
+    def refusals(self) -> list[tuple[str, str]]:
+        """Subject and reason of each refused message, the oldest first."""
+        return self.rows("SELECT subject, reason FROM refused ORDER BY refused_at")
+
+    async def owner(self, project: str) -> str | None:
+        """The node that owns the project's partition, by etcd."""
+        etcd = connections.etcd(Settings(etcd=(self.platform.environ["EVENLANE_ETCD"],)))
+        try:
+            return (await read_owners(etcd, "online", PARTITIONS)).get(self.partition(project))
+        finally:
+            await etcd.close()
+
+
+@pytest.fixture
+async def site(tmp_path: Path, monkeypatch):
+    """A platform of two nodes and two gateways."""
+    monkeypatch.setenv("EVENLANE_PARTITIONS", str(PARTITIONS))
+    monkeypatch.setenv("EVENLANE_STORAGE", "memory")
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]  # no process outlives the tests
+    async with Platform(tmp_path, Ports(), lease_ttl="2s", prefix=guard) as platform:
+        for name, value in platform.environ.items():
+            monkeypatch.setenv(name, value)
+        yield Site(platform, PlatformSettings.of())
