@@ -4,6 +4,8 @@ import asyncio
 import os
 import shutil
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from examples.iot.processes import Platform, Ports
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import to_topic
 
-PARTITIONS = 16
+PARTITIONS = 24  # a project of several groups is on two of them
 
 
 @dataclass
@@ -58,15 +60,18 @@ class Site:
         await client.jetstream().publish(subject, body)
         await client.close()
 
-    async def answers(self, project: str, count: int, announcements: list[bytes]) -> list[Answer]:
-        """Publish announcements of a project, and return the first N answers."""
+    @asynccontextmanager
+    async def answers(self, project: str) -> AsyncIterator[Callable[[], Awaitable[Answer]]]:
+        """Listen to the answers about a project; yields a function that waits for the next one."""
         client = await nats.connect(self.settings.nats)
         heard = await client.subscribe(self.subject("response", project))
-        for body in announcements:
-            await client.jetstream().publish(self.subject("announce", project), body)
-        found = [msgspec.json.decode((await heard.next_msg(60)).data, type=Answer) for _ in range(count)]
+        await client.flush()
+
+        async def next_answer() -> Answer:
+            return msgspec.json.decode((await heard.next_msg(60)).data, type=Answer)
+
+        yield next_answer
         await client.close()
-        return found
 
     def rows(self, query: str, *values: object) -> list[tuple]:
         """Rows of the database file."""

@@ -10,6 +10,7 @@ from evenlane import InvalidName, Producer, Topics
 from examples.iot.control import announce, close
 from examples.iot.messages import CLOSE, Announcement, Close
 from examples.iot.subjects import to_topic
+from tests.examples.iot.conftest import PARTITIONS
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -27,11 +28,20 @@ async def test_project_is_announced_fed_and_closed(site):
     await site.publish(site.subject("data", "acme"), reading("by-nats"))
     await until(lambda: {"first", "unacknowledged", "by-nats"} == site.ids("acme"))
 
+    # without an id of the device's own it is stored once, too
+    await site.device_sends("plain", b"21.5")
+    await site.device_sends("plain", reading("last"))
+    await until(lambda: {b"21.5", reading("last")} <= {body for (body,) in site.rows("SELECT body FROM data")})
+    assert 2 == len(site.ids("plain"))
+
     # the same project from two gateways: one registration, and an answer to each
     asked = [msgspec.json.encode(Announcement("acme", name)) for name in ("gateway-x", "gateway-y")]
     async with Topics() as topics:
         before = (await topics.get("acme")).revision
-        answers = await site.answers("acme", 2, asked)
+        async with site.answers("acme") as next_answer:
+            for body in asked:
+                await site.publish(site.subject("announce", "acme"), body)
+            answers = [await next_answer() for _ in asked]
         assert before == (await topics.get("acme")).revision
     owner = await site.owner("acme")
     assert [("open", site.partition("acme"), owner)] * 2 == [
@@ -51,10 +61,10 @@ async def test_project_is_announced_fed_and_closed(site):
 
     # opened again, it takes data; the close from before, delivered a second time, changes nothing
     assert "open" == (await announce("acme", site.settings)).state
-    async with Producer() as producer:
+    async with Producer() as producer, site.answers("acme") as next_answer:
         stale = msgspec.json.encode(Close(before))
         await producer.put("acme", stale, group=0, priority="high", headers={"kind": CLOSE}, id="stale")
-    assert "open" == (await announce("acme", site.settings)).state
+        assert "open" == (await next_answer()).state
     await site.device_sends("acme", reading("again"))
     await until(lambda: "again" in site.ids("acme"))
     assert "too-late" not in site.ids("acme")
@@ -65,7 +75,7 @@ async def test_bad_input_is_one_sentence_and_touches_no_other_project(site):
     await site.device_sends("good", reading("before"))
     with pytest.raises(InvalidName, match="project 'a b' is not valid"):
         await announce("a b", site.settings)
-    foreign = site.settings.subjects.format("announce", (site.partition("good") + 1) % 16)
+    foreign = site.settings.subjects.format("announce", (site.partition("good") + 1) % PARTITIONS)
     for subject, body in (
         (site.subject("announce", "good"), b'{"project": "a.b"}'),
         (foreign, b'{"project": "good"}'),
