@@ -42,7 +42,7 @@ async def up(options: argparse.Namespace) -> int:
     async with Platform(options.data_dir, ports, nodes=options.nodes, gateways=options.gateways) as platform:
         watching = asyncio.create_task(watch(options.data_dir / "nats.log", say))
         shown = " ".join(f"{name}={platform.environ[key]}" for name, key in _SHOWN.items())
-        say(f"ready {shown}")
+        say(f"ready {shown} database={platform.database}")
         try:
             await asyncio.Event().wait()
         finally:
@@ -50,7 +50,7 @@ async def up(options: argparse.Namespace) -> int:
     return 0
 
 
-_SHOWN = {"mqtt": "IOT_MQTT", "nats": "EVENLANE_NATS", "etcd": "EVENLANE_ETCD", "database": "IOT_DATABASE"}
+_SHOWN = {"mqtt": "IOT_MQTT", "nats": "EVENLANE_NATS", "etcd": "EVENLANE_ETCD"}
 
 
 async def gateway(options: argparse.Namespace) -> int:
@@ -82,6 +82,27 @@ async def close(options: argparse.Namespace) -> int:
     from examples.iot.control import close as ask  # noqa: PLC0415
 
     return _print_answer(await ask(options.project, PlatformSettings.of()))
+
+
+async def data(options: argparse.Namespace) -> int:
+    """Print what the database holds of a project."""
+    return _print_rows("SELECT id, body FROM data WHERE project = ? ORDER BY stored_at", options.project)
+
+
+async def refused(_options: argparse.Namespace) -> int:
+    """Print the messages that gateways have refused, and why."""
+    return _print_rows("SELECT subject, reason FROM refused ORDER BY refused_at")
+
+
+def _print_rows(query: str, *values: str) -> int:
+    from examples.iot.database import connect  # noqa: PLC0415
+
+    path = PlatformSettings.of().database
+    if not path.exists():
+        raise EvenlaneError(f"there is no database file {path}: run this where the platform runs, or set IOT_DATABASE")
+    for name, content in connect(path).execute(query, values):
+        say(f"{name}: {content.decode(errors='replace') if isinstance(content, bytes) else content}")
+    return 0
 
 
 def _print_answer(answer: Answer) -> int:
@@ -128,6 +149,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     made.add_argument("--qps", type=float, metavar="N", help="messages per second of a new project")
     made = command(close, "close a project: its waiting data is still stored, and no more is taken")
     made.add_argument("project")
+    made = command(data, "print what the database holds of a project")
+    made.add_argument("project")
+    command(refused, "print the messages that gateways have refused, and why")
     return parser.parse_args(arguments)
 
 
@@ -148,6 +172,9 @@ def main() -> int:
         return asyncio.run(_until_signal(options))
     except EvenlaneError as error:
         print(f"iot: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        print(f"iot: the package {error.name} is missing: `make install` installs it", file=sys.stderr)
         return 1
 
 

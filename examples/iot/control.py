@@ -46,7 +46,7 @@ async def _ask(project: str, partition: int, name: str, body: bytes, settings: P
         end = time.monotonic() + _GIVE_UP_S
         while time.monotonic() < end:
             await connection.jetstream().publish(subjects.format(name, partition, project), body, stream=STREAM)
-            if answer := await _hear(answers, wanted):
+            if answer := await _receive(answers, wanted):
                 return answer
     finally:
         await connection.close()
@@ -56,15 +56,15 @@ async def _ask(project: str, partition: int, name: str, body: bytes, settings: P
     )
 
 
-async def _hear(answers: Subscription, wanted: tuple[str, ...]) -> Answer | None:
+async def _receive(answers: Subscription, wanted: tuple[str, ...]) -> Answer | None:
     """Return the first answer with such a state; None if there is none for a while."""
     end = time.monotonic() + _ASK_AGAIN_S
     while (left := end - time.monotonic()) > 0:
         try:
-            heard = await answers.next_msg(left)
+            received = await answers.next_msg(left)
         except nats.errors.TimeoutError:
             return None
-        answer = msgspec.json.decode(heard.data, type=Answer)
+        answer = msgspec.json.decode(received.data, type=Answer)
         if answer.state in wanted:
             return answer
     return None

@@ -16,7 +16,7 @@ class PlatformSettings:
 
     nats: str = "nats://127.0.0.1:4222"
     mqtt: str = "127.0.0.1:1883"
-    database: Path = Path("iot.db")
+    database: Path = Path(".iot/iot.db")
     qps: float = 100.0
     """Quota of a project that an announcement without `qps` creates, in messages per second."""
     subjects: Subjects = field(default_factory=Subjects)

@@ -48,8 +48,8 @@ class Subjects:
             for other in names[index + 1 :]:
                 if _overlap(self.wildcard(one), self.wildcard(other)):
                     raise ConfigError(
-                        f"the subjects {one} ({getattr(self, one)}) and {other} ({getattr(self, other)}) can't be told"
-                        " apart: give each its own form"
+                        f"the subjects {one} ({getattr(self, one)}) and {other} ({getattr(self, other)}) can't be"
+                        " distinguished: give each its own form"
                     )
 
     def format(self, name: str, partition: int, project: str = "") -> str:

@@ -41,7 +41,7 @@ up | run | demo | bench | report) exec {sys.executable} -c 'from evenlane.engine
 *) exec {sys.executable} -ISE {WARM} SOCKET "$@" ;;
 esac
 """
-_READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|cat|curl|grep)\b")
+_READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|python -m examples\.iot (data|refused)|cat|curl|grep)\b")
 _TIMEOUT_S = 120.0
 _LONGEST_S = 400.0  # of one command, such as a report on a busy machine
 _HOST = "web-1"  # the host name in the pages
@@ -124,7 +124,7 @@ class Terminal:
 
     def __init__(self, folder: Path, warm_socket: Path) -> None:
         self._folder = folder
-        self._ports = {port: str(free_port()) for port in ("4222", "2379", "8080")}
+        self._ports = {port: str(free_port()) for port in ("4222", "2379", "8080", "1883")}
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
         (folder / "bin").mkdir()
         programs = {
@@ -188,7 +188,7 @@ class Terminal:
 
     def _own(self, command: str) -> str:
         """Replace the ports in the page by free ones."""
-        return re.sub(r"\b(4222|2379|8080)\b", lambda port: self._ports[port[0]], command)
+        return re.sub(r"\b(4222|2379|8080|1883)\b", lambda port: self._ports[port[0]], command)
 
     def _environ(self) -> dict[str, str]:
         own = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}

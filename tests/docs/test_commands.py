@@ -11,15 +11,17 @@ from evenlane.engine.cli.main import app
 from tests.docs.terminal import ROOT, Step, Terminal, normalised, shows, steps, warm_process
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+_LONG = ("reports.md", "device-platform.md")
 LESSONS = [
     pytest.param(
         page,
-        marks=[pytest.mark.full] if page.parent.name == "how-to" or page.name == "reports.md" else [],
+        marks=[pytest.mark.full] if page.parent.name == "how-to" or page.name in _LONG else [],
         id=str(page.relative_to(ROOT)),
     )
     for page in PAGES
     if "```console" in page.read_text(encoding="utf-8")
 ]
+_BRINGS_SERVERS = ("evenlane up", "python -m examples.iot up")
 _SERVERS = Step(
     "evenlane up --nats-port 4222 --etcd-port 2379", ["ready nats=nats://127.0.0.1:4222 etcd=127.0.0.1:2379"]
 )
@@ -39,7 +41,7 @@ def warm_socket(tmp_path_factory):
 @pytest.mark.parametrize("page", LESSONS)
 def test_lesson_works_as_pasted(page, warm_socket, tmp_path):
     found = steps(page.read_text(encoding="utf-8"))
-    if not any(step.command.startswith("evenlane up") for step in found):
+    if not any(step.command.startswith(_BRINGS_SERVERS) for step in found):
         found.insert(0, _SERVERS)
     with Terminal(tmp_path, warm_socket) as terminal:
         for step in found:

@@ -64,11 +64,11 @@ class Site:
     async def answers(self, project: str) -> AsyncIterator[Callable[[], Awaitable[Answer]]]:
         """Listen to the answers about a project; yields a function that waits for the next one."""
         client = await nats.connect(self.settings.nats)
-        heard = await client.subscribe(self.subject("response", project))
+        subscription = await client.subscribe(self.subject("response", project))
         await client.flush()
 
         async def next_answer() -> Answer:
-            return msgspec.json.decode((await heard.next_msg(60)).data, type=Answer)
+            return msgspec.json.decode((await subscription.next_msg(60)).data, type=Answer)
 
         yield next_answer
         await client.close()

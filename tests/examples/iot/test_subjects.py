@@ -57,8 +57,8 @@ def test_topics_of_mqtt_are_taken_as_subjects():
         ({"close": "{project}.{project}"}, "the subject close ({project}.{project}) must contain {project} once"),
         ({"close": "a..{project}"}, "the subject close ('a..{project}') isn't words between dots"),
         ({"close": "a.{project}.>"}, "the subject close ('a.{project}.>') isn't words between dots"),
-        ({"close": "a.{project}", "data": "a.{project}"}, "can't be told apart"),
-        ({"close": "a.{project}.b", "data": "a.c.{project}"}, "can't be told apart"),
+        ({"close": "a.{project}", "data": "a.{project}"}, "can't be distinguished"),
+        ({"close": "a.{project}.b", "data": "a.c.{project}"}, "can't be distinguished"),
     ],
 )
 def test_template_that_cant_work_is_one_sentence(given, sentence):
