@@ -1,25 +1,30 @@
-"""The way in: two streams that hold what devices and gateways have published until a gateway has put it into Evenlane.
+"""The way in: what devices and others have published, until a gateway has put it into Evenlane.
 
-- `$MQTT_msgs` is nats-server's own. A device that publishes with QoS 1 gets its PUBACK once the message is in there,
-  and the message stays until the consumer of the gateways has acknowledged it.
-- `IOT` has what isn't acknowledged to a device: messages with QoS 0, and those of clients that speak NATS.
+| published | held in | acknowledged to the sender |
+| --- | --- | --- |
+| by MQTT with QoS 1 or 2 | `$MQTT_msgs`, nats-server's own stream | by nats-server, once it is in there |
+| announcements and closes by NATS, or with QoS 0 | the stream `IOT` | by the stream; with QoS 0 not at all |
+| data by NATS, or with QoS 0 | nothing | by the gateway, once Evenlane has it; with QoS 0 not at all |
 
 All gateways share one durable consumer of each stream. A message that a gateway hasn't acknowledged, such as one that
-was killed, goes to another one after `ACK_WAIT_S`.
+was killed, goes to another one after `ACK_WAIT_S`. `$MQTT_msgs` keeps a message until then.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import NamedTuple
+from uuid import uuid4
 
 import aiomqtt
+import msgspec
 import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from nats.js.errors import NotFoundError
 
+from evenlane import Receipt
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import Subjects
 
@@ -38,31 +43,31 @@ class Source(NamedTuple):
     prefix: str
 
 
-SOURCES = (Source(MQTT_STREAM, _MQTT_PREFIX), Source(STREAM, ""))
+MQTT, CONTROL = Source(MQTT_STREAM, _MQTT_PREFIX), Source(STREAM, "")
 
 
 class Inbound:
-    """A message on its way in."""
+    """A message on its way in. `place` is the same each time that it is delivered."""
+
+    def __init__(self, subject: str, message: Msg, place: str) -> None:
+        self.subject, self.body, self.place = subject, message.data, place
+        self._message = message
+
+    @property
+    def is_by_mqtt(self) -> bool:
+        """Whether it was published by MQTT with QoS 1 or 2: then it is in `$MQTT_msgs`."""
+        return (self._message.headers or {}).get(_QOS, "0") != "0"
+
+
+class Held(Inbound):
+    """A message that a stream holds."""
 
     def __init__(self, source: Source, message: Msg) -> None:
-        self._message, self._source = message, source
-        self.subject = message.subject.removeprefix(source.prefix)
-        self.body = message.data
-
-    @property
-    def place(self) -> str:
-        """Its place in its stream: the same each time that it is delivered."""
-        stream = self._source.stream.removeprefix("$")
-        return f"{stream}-{self._message.metadata.sequence.stream}-{int(self.published_at.timestamp() * 1e6)}"
-
-    @property
-    def published_at(self) -> datetime:
-        return self._message.metadata.timestamp
-
-    @property
-    def is_copy(self) -> bool:
-        """Whether the stream of MQTT has it, too."""
-        return not self._source.prefix and (self._message.headers or {}).get(_QOS, "0") != "0"
+        self.published_at = message.metadata.timestamp
+        number, second = message.metadata.sequence.stream, self.published_at.timestamp()
+        place = f"{source.stream.removeprefix('$')}-{number}-{second:.6f}"
+        super().__init__(message.subject.removeprefix(source.prefix), message, place)
+        self.is_copy = source.stream != MQTT_STREAM and self.is_by_mqtt
 
     async def ack(self) -> None:
         """Remove it: it is safe elsewhere."""
@@ -71,6 +76,26 @@ class Inbound:
     async def deliver_later(self) -> None:
         """Have it delivered again, to any gateway."""
         await self._message.nak(delay=delay_s(self._message.metadata.num_delivered or 1))
+
+
+class Direct(Inbound):
+    """Data that nothing holds. The sender may wait for an answer, in the form of a stream's."""
+
+    def __init__(self, message: Msg) -> None:
+        super().__init__(message.subject, message, f"direct-{uuid4()}")
+
+    async def ack(self, receipt: Receipt | None) -> None:
+        """Say that Evenlane has it."""
+        if receipt is not None:
+            await self._answer({"stream": receipt.stream, "seq": receipt.sequence, "duplicate": receipt.duplicate})
+
+    async def refuse(self, code: int, reason: str) -> None:
+        """Say why Evenlane doesn't have it: 400 for ever, 503 for now."""
+        await self._answer({"error": {"code": code, "err_code": 0, "description": reason}})
+
+    async def _answer(self, answer: dict[str, object]) -> None:
+        if self._message.reply:
+            await self._message.respond(msgspec.json.encode(answer))
 
 
 def delay_s(deliveries: int) -> float:
@@ -86,12 +111,13 @@ class Ingress:
 
     async def prepare(self) -> None:
         """Create the streams and the consumers, if they are missing. Devices may publish from then on."""
-        subjects = self._settings.subjects.inbound()
+        subjects = self._settings.subjects
+        control = [subjects.wildcard(name) for name in ("announce", "close")]
         await self._jetstream.add_stream(
-            StreamConfig(name=STREAM, subjects=subjects, retention=RetentionPolicy.WORK_QUEUE)
+            StreamConfig(name=STREAM, subjects=control, retention=RetentionPolicy.WORK_QUEUE)
         )
         await self._open_mqtt()
-        for source in SOURCES:
+        for source, taken in ((MQTT, [*control, subjects.wildcard("data")]), (CONTROL, control)):
             await self._jetstream.add_consumer(
                 source.stream,
                 ConsumerConfig(
@@ -99,7 +125,7 @@ class Ingress:
                     ack_policy=AckPolicy.EXPLICIT,
                     ack_wait=ACK_WAIT_S,
                     max_ack_pending=-1,  # messages that wait for one project hold up no other one
-                    filter_subjects=[source.prefix + subject for subject in subjects],
+                    filter_subjects=[source.prefix + subject for subject in taken],
                 ),
             )
 
@@ -112,7 +138,7 @@ class Ingress:
             async with aiomqtt.Client(host, port, identifier="gateways"):
                 await self._jetstream.stream_info(MQTT_STREAM)
 
-    async def messages(self, source: Source) -> AsyncIterator[Inbound]:
+    async def messages(self, source: Source) -> AsyncIterator[Held]:
         """Yield messages, one at a time, for ever. Each is to be acknowledged, or to be delivered later."""
         subscription = await self._jetstream.pull_subscribe_bind(consumer=CONSUMER, stream=source.stream)
         while True:
@@ -123,18 +149,15 @@ class Ingress:
             except nats.errors.Error:
                 await asyncio.sleep(0.5)  # the server restarts
                 continue
-            yield Inbound(source, message)
+            yield Held(source, message)
 
     async def has_older(self, subject: str, published_at: datetime) -> bool:
-        """Whether a message of a subject that was published before this time isn't put yet."""
-        for source in SOURCES:
-            try:
-                oldest = await self._jetstream.get_msg(source.stream, seq=1, subject=source.prefix + subject, next=True)
-            except NotFoundError:
-                continue
-            if oldest.time is not None and oldest.time < published_at:
-                return True
-        return False
+        """Whether a message of a subject that was acknowledged to a device before this time isn't put yet."""
+        try:
+            oldest = await self._jetstream.get_msg(MQTT_STREAM, seq=1, subject=_MQTT_PREFIX + subject, next=True)
+        except NotFoundError:
+            return False
+        return oldest.time is not None and oldest.time < published_at
 
     async def announce(self, subjects: Subjects, partition: int, body: bytes) -> None:
         """Publish an announcement; return once it is stored."""

@@ -41,7 +41,10 @@ up | run | demo | bench | report) exec {sys.executable} -c 'from evenlane.engine
 *) exec {sys.executable} -ISE {WARM} SOCKET "$@" ;;
 esac
 """
-_READS = re.compile(r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|python -m examples\.iot (data|refused)|cat|curl|grep)\b")
+_READS = re.compile(
+    r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|python -m examples\.iot (data|refused)"
+    r"|cat|curl|grep)\b"
+)
 _TIMEOUT_S = 120.0
 _LONGEST_S = 400.0  # of one command, such as a report on a busy machine
 _HOST = "web-1"  # the host name in the pages

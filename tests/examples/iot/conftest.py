@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -55,7 +56,7 @@ class Site:
         assert 0 == sending.returncode
 
     async def publish(self, subject: str, body: bytes) -> None:
-        """Publish by NATS, as a gateway in another language does."""
+        """Publish by NATS, as a program in another language does; return once it is acknowledged."""
         client = await nats.connect(self.settings.nats)
         await client.jetstream().publish(subject, body)
         await client.close()
@@ -102,7 +103,7 @@ async def site(tmp_path: Path, monkeypatch):
     """A platform of two nodes and two gateways."""
     monkeypatch.setenv("EVENLANE_PARTITIONS", str(PARTITIONS))
     monkeypatch.setenv("EVENLANE_STORAGE", "memory")
-    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid())]  # no process outlives the tests
+    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
     async with Platform(tmp_path, Ports(), lease_ttl="2s", prefix=guard) as platform:
         for name, value in platform.environ.items():
             monkeypatch.setenv(name, value)
