@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from evenlane.engine.base.config.settings import load
+from evenlane.engine.base.config.settings import KEYS, load
 from tests.dashboards.files import program
 from tests.deploy.charts import CHART, LEAST, MOST, SCALED, SECRET_OF, merged, node, pod_specs, render
 from tests.support import ROOT
@@ -203,16 +203,16 @@ def test_leader_may_change_one_number():
 
 def test_keda_reaches_a_node():
     """The trigger's address is a Service, which selects the nodes' port."""
-    objects = render(merged(SCALED["keda"], {"scaling": {"min": 3, "max": 9, "keda": {"metadata": {"target": 600}}}}))
+    objects = render(merged(SCALED["keda"], {"environment": "night", "scaling": {"min": 3, "max": 9}}))
     scaled = objects["ScaledObject", "shop-evenlane"]["spec"]
     assert (3, 9) == (scaled["minReplicaCount"], scaled["maxReplicaCount"])
     [trigger] = scaled["triggers"]
-    expected = {"scalerAddress": "shop-evenlane-scaler.prod.svc:9090", "target": "600"}
+    expected = {"scalerAddress": "shop-evenlane-scaler.prod.svc:6000", "env": "night"}
     assert ("external", expected) == (trigger["type"], trigger["metadata"])
     service = objects["Service", "shop-evenlane-scaler"]["spec"]
     _, container = node(objects)
-    assert {"name": "scaler", "containerPort": 9090} in container["ports"]
-    assert ("scaler", 9090) == (service["ports"][0]["targetPort"], service["ports"][0]["port"])
+    assert {"name": "scaler", "containerPort": 6000} in container["ports"]
+    assert ("scaler", 6000) == (service["ports"][0]["targetPort"], service["ports"][0]["port"])
 
 
 def test_rules_are_those_of_the_repository(tmp_path):
@@ -269,3 +269,18 @@ def test_metrics_have_the_job_that_alerts_expect():
     assert [{"action": "replace", "targetLabel": "job", "replacement": "evenlane"}] == endpoint["relabelings"]
     labels = objects["Deployment", "shop-evenlane"]["spec"]["template"]["metadata"]["labels"]
     assert spec["selector"]["matchLabels"].items() <= labels.items()
+
+
+@pytest.mark.skipif("scaling" not in KEYS, reason="nodes have no scaler")
+@pytest.mark.parametrize("mode", SCALED)
+def test_node_accepts_the_settings_of_its_scaler(mode, tmp_path):
+    """The node scales as the chart does, within the same bounds."""
+    _, container = node(render(merged(SCALED[mode], {"scaling": {"min": 3, "max": 9}})))
+    settings = load({}, _environ(container, tmp_path)).settings
+    assert mode == settings.scaling
+    if mode != "off":
+        assert (3, 9) == (settings.scaling_min, settings.scaling_max)
+    if mode == "leader":
+        assert "shop-evenlane" == settings.scaling_deployment
+    if mode == "keda":
+        assert "0.0.0.0:6000" == settings.scaling_listen

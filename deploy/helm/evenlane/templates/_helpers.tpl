@@ -123,5 +123,12 @@ files:
 {{- $scaling := .Values.scaling -}}
 {{- if ne $scaling.mode "off" }}
 - {name: EVENLANE_SCALING, value: {{ $scaling.mode }}}
+- {name: EVENLANE_SCALING_MIN, value: {{ $scaling.min | quote }}}
+- {name: EVENLANE_SCALING_MAX, value: {{ $scaling.max | quote }}}
+{{- end }}
+{{- if eq $scaling.mode "leader" }}
+- {name: EVENLANE_SCALING_DEPLOYMENT, value: {{ include "evenlane.name" . }}}
+{{- else if eq $scaling.mode "keda" }}
+- {name: EVENLANE_SCALING_LISTEN, value: {{ printf "%s:%v" (ternary (printf "[%s]" .Values.http.host) .Values.http.host (contains ":" .Values.http.host)) $scaling.keda.port | quote }}}
 {{- end }}
 {{- end }}
