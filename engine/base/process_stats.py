@@ -9,11 +9,13 @@ from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.cpu_limit import read_cpu_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LEAST_NS = 10_000_000  # the kernel may count processor time in ticks of up to 10 ms
+_LIMIT_NS = 30_000_000_000  # between two looks at the limit: a container can be resized while it runs
 
 
 class CpuSample(NamedTuple):
@@ -35,21 +37,34 @@ def now() -> CpuSample:
 
 
 class ProcessStats:
-    """Statistics of this process. `host`, `pid` and `version` (empty if not installed) are constant."""
+    """Statistics of this process. `host`, `pid` and `version` (empty if not installed) are constant.
 
-    def __init__(self, sample: Callable[[], CpuSample] = now) -> None:
+    `limit()` returns the number of cores that the process may use; by default, that of its container or machine.
+    """
+
+    def __init__(self, sample: Callable[[], CpuSample] = now, limit: Callable[[], float] | None = None) -> None:
         self.host = socket.gethostname()
         self.pid = os.getpid()
         self.version = _version()
-        self._sample = sample
+        self._sample, self._limit = sample, limit or read_cpu_limit
         self._before = sample()
         self._share = 0.0
+        self._cores, self._cores_at = self._limit(), self._before.wall_ns
+
+    @property
+    def cores(self) -> float:
+        """The number of cores that the process may use, as of the last call of `cpu`."""
+        return self._cores
 
     def cpu(self) -> float:
-        """Return the processor use since the last call or the start, in cores. Within 10 ms, repeats the last value."""
+        """Return the processor use since the last call or the start, as a share of what the process may use: 1.0 is all
+        of it. Within 10 ms, repeats the last value.
+        """
         after = self._sample()
+        if after.wall_ns - self._cores_at >= _LIMIT_NS:
+            self._cores, self._cores_at = self._limit(), after.wall_ns
         if after.wall_ns - self._before.wall_ns >= _LEAST_NS:
-            self._share = share(self._before, after)
+            self._share = share(self._before, after) / self._cores
             self._before = after
         return self._share
 

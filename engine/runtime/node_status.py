@@ -68,7 +68,7 @@ class NodeStatus:
         stats, node = self._process_stats, self._node
         return NodeRecord(
             host=stats.host, pid=stats.pid, version=stats.version, http=self._http, cpu=round(stats.cpu(), 3),
-            projects=node.queues.projects, in_flight=len(node.in_flight),
+            cores=round(stats.cores, 3), projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
             passed_over=self._records.skipped, handlers=self._handlers,
         )  # fmt: skip

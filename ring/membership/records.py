@@ -23,7 +23,8 @@ class RecordError(ValueError):
 
 
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`nodes/<id>`, under the node's lease. `cpu` is a fraction of one core (1.0: all of it), `at` unix seconds;
+    """`nodes/<id>`, under the node's lease. `cpu` is the process's share of the `cores` that it may use (1.0: all of
+    them); a record of an older release has no `cores`, and its `cpu` is a share of one core. `at` is in unix seconds.
     `passed_over` is the number of invalid values that the node has found in etcd. `troubles` are clauses by kind about
     what keeps the node from its work; each follows the node's name ("is ...", "has ..."). `handlers` are its routes as
     text of bounded length, empty in a record of an older release.
@@ -36,6 +37,7 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     http: str | None = None
     cpu: float = 0.0
+    cores: float = 0.0
     projects: int = 0
     in_flight: int = 0
     at: float = 0.0

@@ -29,6 +29,7 @@ _SPECIAL: dict[str, dict[str, object]] = {
         "time": SimpleNamespace(process_time_ns=lambda: 0),
         "_version": lambda: "simulated",
         "os": SimpleNamespace(getpid=lambda: 1),
+        "read_cpu_limit": lambda: 1.0,
     },
     # ten looks a second for handlers that hang take a tenth of a simulation's time
     "evenlane.engine.node.handlers.ack_deadline": {"_SWEEP_S": 1.0, "_LATE": 2_000_000_000},

@@ -97,8 +97,9 @@ class _ClusterState(NamedTuple):
             "owns": sorted(partition for partition, owner in self.owners.items() if owner == name),
             "qps": round(sum(self.loads[partition] for partition in planned), 6),
             "queues": sum(self.queues[partition] for partition in planned), "done_generation": done,
-            "host": node.host, "cpu": node.cpu, "projects": node.projects, "in_flight": node.in_flight,
-            "leaving": node.leaving, "passed_over": node.passed_over, "handlers": node.handlers,
+            "host": node.host, "cpu": node.cpu, "cores": node.cores, "projects": node.projects,
+            "in_flight": node.in_flight, "leaving": node.leaving, "passed_over": node.passed_over,
+            "handlers": node.handlers,
         }  # fmt: skip
 
 

@@ -39,7 +39,7 @@ def test_cpu_covers_the_time_since_the_last_call():
             CpuSample(2 * SECOND, 5 * SECOND),
         ]
     )
-    stats = ProcessStats(lambda: next(samples))
+    stats = ProcessStats(lambda: next(samples), lambda: 1.0)
     assert [0.5, 0.0, 1.0] == [stats.cpu() for _ in range(3)]
 
 
@@ -53,12 +53,28 @@ def test_cpu_asked_too_soon_is_the_last_one():
             CpuSample(2 * SECOND, 4 * SECOND),
         ]
     )
-    stats = ProcessStats(lambda: next(samples))
+    stats = ProcessStats(lambda: next(samples), lambda: 1.0)
     assert [0.5, 0.5, 0.5] == [stats.cpu() for _ in range(3)]
 
 
 def test_cpu_is_zero_before_any_time_has_passed():
     assert 0.0 == ProcessStats(lambda: CpuSample(5, 5)).cpu()
+
+
+def test_cpu_is_a_share_of_what_the_process_may_use():
+    """P2: half a core is all of a container that may use half a core, and a quarter of one that may use two."""
+    for limit, expected in ((0.5, 1.0), (2.0, 0.25)):
+        samples = iter([CpuSample(0, 0), CpuSample(SECOND, 2 * SECOND)])
+        stats = ProcessStats(lambda: next(samples), lambda: limit)  # noqa: B023 - used before the next turn
+        assert (expected, limit) == (stats.cpu(), stats.cores)
+
+
+def test_limit_is_read_again_after_half_a_minute():
+    """P2: a container can be resized while it runs."""
+    limits = iter([1.0, 4.0])
+    samples = iter([CpuSample(0, 0), CpuSample(29 * SECOND, 29 * SECOND), CpuSample(31 * SECOND, 31 * SECOND)])
+    stats = ProcessStats(lambda: next(samples), lambda: next(limits))
+    assert [(1.0, 1.0), (0.25, 4.0)] == [(stats.cpu(), stats.cores) for _ in range(2)]
 
 
 async def test_busy_process_uses_more_processor_time_than_an_idle_one():
