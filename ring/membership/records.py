@@ -22,12 +22,27 @@ class RecordError(ValueError):
     """The value is not a valid record of this kind; the text says where and why."""
 
 
+class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The load of a node over the last half minute or so, as decisions about the number of nodes need it.
+
+    `used` is the mean number of slots in use; `wanted` is the number that would be used if slots were free: within the
+    quotas, and without what waits for other reasons. `handling` is the mean time of a handler, s. `blocked` counts
+    waiting messages by those reasons that no further node would end, such as `quota`.
+    """
+
+    used: float = 0.0
+    wanted: float = 0.0
+    handling: float = 0.0
+    blocked: dict[str, int] = {}
+
+
 class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """`nodes/<id>`, under the node's lease. `cpu` is the process's share of the `cores` that it may use (1.0: all of
     them); a record of an older release has no `cores`, and its `cpu` is a share of one core. `at` is in unix seconds.
     `passed_over` is the number of invalid values that the node has found in etcd. `troubles` are clauses by kind about
     what keeps the node from its work; each follows the node's name ("is ...", "has ..."). `handlers` are its routes as
-    text of bounded length, empty in a record of an older release.
+    text of bounded length, empty in a record of an older release. `slots` is the number of its slots; `load` is None
+    until it is known, and in a record of an older release. `scaling` is the node's setting of that name.
 
     A node without `store` (it has no connection to NATS), or one that is `leaving`, gets no partitions.
     """
@@ -46,6 +61,9 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     passed_over: int = 0
     troubles: dict[str, str] = {}
     handlers: str = ""
+    slots: int = 0
+    load: LoadRecord | None = None
+    scaling: str = "off"
 
     @property
     def is_fit(self) -> bool:
