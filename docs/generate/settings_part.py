@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from markup import joined, table
 
+from evenlane.engine.base.config.scaling import ScalingSettings
 from evenlane.engine.base.config.settings import CLUSTER_SETTINGS, Settings
 from evenlane.engine.base.durations import format_duration
 from evenlane.engine.cluster.cluster_config import ClusterConfig
@@ -17,6 +18,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_PARTS = (Settings, ScalingSettings)
 _GROUP = re.compile(r"^    # ---- (.+)$", re.MULTILINE)
 _FIELD = re.compile(r"^    (\w+): ", re.MULTILINE)
 _ALLOWED = {
@@ -25,6 +27,11 @@ _ALLOWED = {
     "store": "as `nats`, or `memory://[NAME]`",
     "host_port": "`HOST:PORT`",
     "rate": "above 0",
+    "share": "`0%` to `100%`",
+    "wait_target": "`pN wait DURATION`",
+    "listen_address": "`HOST:PORT`",
+    "https_url": "`https://HOST:PORT`",
+    "kubernetes_name": "a name",
     "flag": "`true`, `false`",
     "file": "a file",
     "folder": "a folder",
@@ -49,17 +56,21 @@ def _tables() -> Iterator[str]:
 
 
 def _groups() -> list[tuple[str, list[str]]]:
-    source = inspect.getsource(Settings).partition("    def ")[0]
-    pieces = _GROUP.split(source)
-    return [(title, _FIELD.findall(text)) for title, text in zip(pieces[1::2], pieces[2::2], strict=True)]
+    found = []
+    for part in _PARTS:
+        pieces = _GROUP.split(inspect.getsource(part).partition("    def ")[0])
+        found += [(title, _FIELD.findall(text)) for title, text in zip(pieces[1::2], pieces[2::2], strict=True)]
+    return found
 
 
 def _texts() -> dict[str, str]:
     """The text under each field."""
-    [settings] = (each for each in ast.parse(inspect.getsource(Settings)).body if isinstance(each, ast.ClassDef))
+    classes = (each for part in _PARTS for each in ast.parse(inspect.getsource(part)).body)
     return {
         field.target.id: " ".join(str(text.value.value).split())
-        for field, text in pairwise(settings.body)
+        for each in classes
+        if isinstance(each, ast.ClassDef)
+        for field, text in pairwise(each.body)
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
     }
 
@@ -78,7 +89,9 @@ def _default(key: str, value: object) -> str:
             text = text.lower()
         case list() | tuple():
             text = f"`{','.join(map(str, value))}`"
-        case float() if key not in CLUSTER_SETTINGS:
+        case float() if key == "scaling_cpu":
+            text = f"`{value:.0%}`"
+        case float() if key not in CLUSTER_SETTINGS and not key.startswith("scaling_projects"):
             text = f"`{format_duration(value)}`"
         case int() if key.endswith("budget"):
             text = _size(value)
@@ -96,8 +109,8 @@ def _allowed(parse: Any) -> str:
     kind, bounds = parse.__qualname__.partition(".")[0], inspect.getclosurevars(parse).nonlocals
     low, high = bounds.get("low"), bounds.get("high")
     match kind:
-        case "whole":
-            return f"{low:,} to {high:,}"
+        case "whole" | "number":
+            return f"{low:,} to {high:,}" if kind == "whole" else f"{low:,.15g} to {high:,.15g}"
         case "size":
             return f"{_size(low)} to {_size(high)}"
         case "duration" | "zero_or_duration" | "whole_seconds":

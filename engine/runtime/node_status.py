@@ -11,10 +11,14 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.ring.membership.records import NodeRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.process_stats import ProcessStats
     from evenlane.engine.base.troubles import Troubles
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.node.node import Node
+    from evenlane.ring.membership.records import LoadRecord
 
 _SECOND = 1_000_000_000
 _EVERY_S = 0.5
@@ -23,7 +27,7 @@ _STORE_AWAY_NS = 5 * _SECOND  # after this time without NATS, the node's partiti
 
 class NodeStatus:
     """The record of a node in one session. `leaving` is set when the node is asked to end; `handlers` are its routes as
-    text, `http` is the address it serves, if any.
+    text, `http` is the address it serves, if any. `load()` returns the load last measured.
 
     The record is built in the node's event loop every 0.5 s after `start`, and read by the thread that keeps the lease.
     A blocked node therefore writes its state as of the last time its loop ran, except for its troubles and `leaving`.
@@ -37,6 +41,8 @@ class NodeStatus:
         troubles: Troubles,
         leaving: asyncio.Event,
         handlers: str,
+        load: Callable[[], LoadRecord | None],
+        settings: Settings,
         http: str | None = None,
     ) -> None:
         self._node, self._process_stats, self._records, self._leaving, self._http = (
@@ -46,6 +52,7 @@ class NodeStatus:
             leaving,
             http,
         )
+        self._load, self._slots, self._scaling = load, settings.concurrency, settings.scaling
         self._troubles, self._handlers = troubles, handlers
         self._store_away_since: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -71,6 +78,7 @@ class NodeStatus:
             cores=round(stats.cores, 3), projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
             passed_over=self._records.skipped, handlers=self._handlers,
+            slots=self._slots, load=self._load(), scaling=self._scaling,
         )  # fmt: skip
 
     def _has_store(self) -> bool:

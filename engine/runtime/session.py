@@ -130,7 +130,7 @@ class Session:
         await self._services.open()
         report = NodeStatus(
             node, process.stats, process.records, process.troubles, self._stop, process.routes.fingerprint,
-            self._http_address,
+            lambda: cluster.tenants.loads.load, process.settings, self._http_address,
         )  # fmt: skip
         lease = process.keeper.lease(
             report.record, self._on_trust, self._on_lost, process.leases.note_current, process.ownership.note_difference

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from evenlane.engine.base import names
 from evenlane.engine.base.config import values
+from evenlane.engine.base.config.scaling import ScalingSettings, check_scaling
 from evenlane.engine.base.config.sources import Sources
 from evenlane.engine.base.durations import MAX_SECONDS
 from evenlane.engine.errors import ConfigError, EvenlaneError
@@ -27,7 +28,7 @@ Traces = Literal["auto", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(ScalingSettings):
     """Durations in seconds, sizes in bytes. None: not set, or for a cluster fact "what the cluster says".
 
     docs/reference/settings.md shows the groups, and the text under each field.
@@ -195,7 +196,8 @@ class Settings:
         return {key: _format(getattr(self, key)) for key in KEYS}
 
 
-KEYS: tuple[str, ...] = tuple(each.name for each in fields(Settings))
+_SCALING = tuple(each.name for each in fields(ScalingSettings))
+KEYS: tuple[str, ...] = (*(each.name for each in fields(Settings) if each.name not in _SCALING), *_SCALING)
 CLUSTER_SETTINGS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_queue_backlog")
 _PARSERS: dict[str, values.Parser] = {
     key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
@@ -266,6 +268,7 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
         if len(there) == 1:
             [missing] = set(pair) - set(there)
             raise ConfigError(f"{there[0]} ({origins[there[0]]}): is set without {missing}; set both or neither")
+    check_scaling(settings, origins)
     if settings.dead_letter_keep < settings.duplicate_window:
         raise ConfigError(
             f"dead_letter_keep ({origins['dead_letter_keep']}): {settings.dead_letter_keep:g}s is less than"

@@ -17,6 +17,8 @@ _SIZES = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10
 _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|kB|MB|GB)", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
+_HTTPS = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?", re.ASCII)
+_KUBERNETES_NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 _HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})", re.ASCII)
 
 
@@ -46,6 +48,25 @@ def rate(value: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 1e9:
         raise ValueError(f"{format_value(value)} is not a number of messages a second above 0 and up to 1e9")
     return float(number)
+
+
+def number(low: float, high: float) -> Parser:
+    def parse(value: object) -> float:
+        found = float(value) if isinstance(value, str) and _NUMBER.fullmatch(value.strip()) else value
+        if isinstance(found, bool) or not isinstance(found, int | float) or not low <= found <= high:
+            raise ValueError(f"{format_value(value)} is not a number from {low:g} to {high:g}")
+        return float(found)
+
+    return parse
+
+
+def share(value: object) -> float:
+    """A share from 0 to 1: `0.9`, or `90%`."""
+    percent = value.strip().removesuffix("%") if isinstance(value, str) and value.strip().endswith("%") else None
+    try:
+        return number(0, 1)(value) if percent is None else number(0, 100)(percent) / 100  # type: ignore[operator,return-value]
+    except ValueError:
+        raise ValueError(f"{format_value(value)} is not a share from 0% to 100%, such as 90% or 0.9") from None
 
 
 def size(low: int, high: int) -> Parser:
@@ -216,6 +237,33 @@ def host_port(value: object) -> str:
     if not match or not 0 < int(match[2]) < 65_536:
         raise ValueError(f"{format_value(value)} is not an etcd address: write HOST:PORT, such as 127.0.0.1:2379")
     return address
+
+
+def listen_address(value: object) -> str:
+    """`HOST:PORT` to listen on. Port 0 is any free one."""
+    address = text(value)
+    match = _HOST_PORT.fullmatch(address)
+    if not match or int(match[2]) >= 65_536:
+        raise ValueError(f"{format_value(value)} is not an address to listen on: write HOST:PORT, such as 0.0.0.0:6000")
+    return address
+
+
+def https_url(value: object) -> str:
+    """`https://HOST:PORT`, without a path."""
+    url = text(value)
+    if not _HTTPS.fullmatch(url):
+        raise ValueError(f"{format_value(value)} is not an address of an API: write https://HOST:PORT")
+    return url.rstrip("/")
+
+
+def kubernetes_name(value: object) -> str:
+    """A name of Kubernetes, which is a DNS label or several with dots."""
+    found = text(value)
+    if len(found) > 253 or not _KUBERNETES_NAME.fullmatch(found):
+        raise ValueError(
+            f"{format_value(value)} is not a name in Kubernetes: write lower-case letters, digits, '-' and '.'"
+        )
+    return found
 
 
 PRIORITIES = list_of(name(names.check_priority_name), high=8)

@@ -26,7 +26,7 @@ COMPETES = frozenset({"fairness", "handlers_busy", "headroom"})
 class Use(NamedTuple):
     """A project's use of slots over the last half minute or so, decaying with age. `got` is the slot seconds used,
     `attempts` the number of attempts in them, `waited` the seconds for which the project waited for more slots.
-    `backlog` is its latest number of waiting messages. `weight` is the topic's, above 0.
+    `backlog` is its latest number of waiting messages. `weight` is the topic's, above 0. `arrived` counts messages.
     """
 
     got: float = 0.0
@@ -34,10 +34,13 @@ class Use(NamedTuple):
     waited: float = 0.0
     backlog: int = 0
     weight: float = 1.0
+    arrived: float = 0.0
 
     def age_by(self, age: int) -> Use:
         left = math.exp2(-age / _HALF_NS)
-        return self._replace(got=self.got * left, attempts=self.attempts * left, waited=self.waited * left)
+        return Use(
+            self.got * left, self.attempts * left, self.waited * left, self.backlog, self.weight, self.arrived * left
+        )
 
     def wants(self, looked: float) -> float:
         """Return the slot seconds it wanted: what it got, plus what its backlog needs if it mostly waits for slots."""
@@ -48,7 +51,8 @@ class Use(NamedTuple):
 
 class Round(NamedTuple):
     """One project in one round: `got` slot seconds in `attempts`; `waited` is the round's duration if the project
-    waited for slots when it was looked at, else 0; `backlog` is the number of waiting messages.
+    waited for slots when it was looked at, else 0; `backlog` is the number of waiting messages. `arrived` counts those
+    that arrived.
     """
 
     got: float
@@ -56,6 +60,7 @@ class Round(NamedTuple):
     waited: float
     backlog: int
     weight: float
+    arrived: int = 0
 
 
 class Usage:
@@ -76,10 +81,11 @@ class Usage:
 
     def note(self, project: str, seen: Round) -> None:
         use = self._now(project)
-        self._known[project] = (
-            self._at,
-            Use(use.got + seen.got, use.attempts + seen.attempts, use.waited + seen.waited, seen.backlog, seen.weight),
-        )
+        now = Use(
+            use.got + seen.got, use.attempts + seen.attempts, use.waited + seen.waited, seen.backlog, seen.weight,
+            use.arrived + seen.arrived,
+        )  # fmt: skip
+        self._known[project] = (self._at, now)
 
     def tidy(self) -> Iterator[None]:
         """Forget projects without recent use. One step per project."""

@@ -19,6 +19,7 @@ from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
 from evenlane.engine.telemetry.tenants.flows import Flows, GrowthRates, TenantFlow
 from evenlane.engine.telemetry.tenants.labels import Labels
+from evenlane.engine.telemetry.tenants.load import LoadMeter
 from evenlane.engine.telemetry.tenants.waits import Key, WaitTimes
 
 if TYPE_CHECKING:
@@ -39,15 +40,16 @@ class TenantRegistry:
     """Figures of all tenants. `table` has the findings of the last complete round, which took `round_s`; `counted` and
     `waits` never decrease. `left_out` counts projects without a label of their own. `quotas` has the rates (msg/s) that
     the node may take of named projects' topics, including loans. `indexed` counts messages that queues know
-    individually. `projects` must be a view of all projects with queues on the node, including silent ones; None: those
-    that are looked at.
+    individually; `loads` has the node's load. `projects` must be a view of all projects with queues on the node,
+    including silent ones; None: those that are looked at.
     """
 
-    def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float) -> None:
+    def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float, *, recovery_s: float = 60.0) -> None:
         self.priorities, self._max_group_qps = tuple(priorities), max_group_qps
         self._labels = Labels(most)
         self.waits = WaitTimes()
         self.usage = Usage()
+        self.loads = LoadMeter(recovery_s)
         self.counted: dict[Place, TenantFlow] = {}
         self.table: dict[Place, TenantBacklog] = {}
         self.quotas: dict[str, float] = {}
@@ -76,6 +78,7 @@ class TenantRegistry:
         self._flows.clear()
         self.waits.clear()
         self.usage.clear()
+        self.loads.clear()
         self._began, self._weight = None, 0.0
         self.table, self._round, self.quotas, self.indexed = {}, {}, {}, 0
         self.measure_again()
@@ -97,6 +100,7 @@ class TenantRegistry:
         self._began = now
         self.waits.begin(now)
         self.usage.begin(now, self._weight)
+        self.loads.begin()
         self._round = {}
         self._waiting = {}
         self._grown = set()
@@ -113,6 +117,7 @@ class TenantRegistry:
             self.waits.add(project, Key(label, band, look.reason), self._weight, look.backlog)
             if look.reason in COMPETES:
                 self._competing.add(project)
+            self.loads.look(look)
         if look.backlog or look.reason is not None:
             self._backlog_of(label, band).add(look)
 
@@ -147,12 +152,12 @@ class TenantRegistry:
             yield
 
     def _use(self, project: str, flows: Iterable[TenantFlow], waited: float, weight_of: Callable[[str], float]) -> None:
-        ran, attempts = 0, 0
+        ran, attempts, arrived = 0, 0, 0
         for flow in flows:
-            ran, attempts = ran + flow.ran, attempts + flow.attempts
+            ran, attempts, arrived = ran + flow.ran, attempts + flow.attempts, arrived + flow.arrived
         if ran or waited:
             backlog = self._waiting.get(project, 0)
-            self.usage.note(project, Round(ran / _SECOND, attempts, waited, backlog, weight_of(project)))
+            self.usage.note(project, Round(ran / _SECOND, attempts, waited, backlog, weight_of(project), arrived))
 
     def end(
         self,
@@ -180,6 +185,7 @@ class TenantRegistry:
         self._resolve(came, store_now)
         yield from self._measure(now)
         yield from self._forecast(topic_of, part_of)
+        yield from self.loads.measure(now, self.usage, topic_of, part_of)
         self._ended = now
         kept = {
             place: tenant_backlog for place, tenant_backlog in self.table.items() if place[0] in self._labels_at_rest

@@ -29,8 +29,8 @@ def test_share_is_processor_time_over_wall_time(cpu_ns, wall_ns, expected):
     assert expected == share(start, CpuSample(start.cpu_ns + cpu_ns, start.wall_ns + wall_ns))
 
 
-def test_cpu_covers_the_time_since_the_last_call():
-    """P2."""
+def test_cpu_covers_the_window():
+    """P2: here it is shorter than the time between two calls."""
     samples = iter(
         [
             CpuSample(0, 0),
@@ -39,7 +39,7 @@ def test_cpu_covers_the_time_since_the_last_call():
             CpuSample(2 * SECOND, 5 * SECOND),
         ]
     )
-    stats = ProcessStats(lambda: next(samples), lambda: 1.0)
+    stats = ProcessStats(lambda: next(samples), lambda: 1.0, window_ns=SECOND)
     assert [0.5, 0.0, 1.0] == [stats.cpu() for _ in range(3)]
 
 
@@ -53,12 +53,20 @@ def test_cpu_asked_too_soon_is_the_last_one():
             CpuSample(2 * SECOND, 4 * SECOND),
         ]
     )
-    stats = ProcessStats(lambda: next(samples), lambda: 1.0)
+    stats = ProcessStats(lambda: next(samples), lambda: 1.0, window_ns=SECOND)
     assert [0.5, 0.5, 0.5] == [stats.cpu() for _ in range(3)]
 
 
 def test_cpu_is_zero_before_any_time_has_passed():
     assert 0.0 == ProcessStats(lambda: CpuSample(5, 5)).cpu()
+
+
+def test_burst_of_half_a_second_is_a_twentieth_of_the_window():
+    """P2: a decision by CPU must not hang on the moment of its look."""
+    samples = iter([CpuSample(max(0, half - 40) * SECOND // 2, half * SECOND // 2) for half in range(42)])
+    stats = ProcessStats(lambda: next(samples), lambda: 1.0)
+    found = [stats.cpu() for _ in range(41)]
+    assert [0.0, 0.05] == [found[-2], round(found[-1], 3)]
 
 
 def test_cpu_is_a_share_of_what_the_process_may_use():
@@ -79,7 +87,7 @@ def test_limit_is_read_again_after_half_a_minute():
 
 async def test_busy_process_uses_more_processor_time_than_an_idle_one():
     """P2: on the real clocks."""
-    stats = ProcessStats()
+    stats = ProcessStats(window_ns=0)
     start = process_stats.now()
     while process_stats.now().cpu_ns - start.cpu_ns < SECOND // 10:
         pass
