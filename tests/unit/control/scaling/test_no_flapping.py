@@ -63,6 +63,19 @@ def test_need_settles_under_a_load_that_stays_within_5_percent(load, factors, st
     assert 1 == len(set(last[len(factors) * 2 :]))
 
 
+@given(st.floats(0, 2_000), st.integers(2, 40), st.floats(1, 400))
+def test_rules_settle_under_an_even_load(load, start, projects):
+    """P10: however few projects there are, and whatever the number of nodes was."""
+    replicas, state, turns = start, ScalingState(), []
+    for number in range(120):
+        each = node(cpu=min(1.0, load / replicas / 64), projects=projects / replicas)
+        decision = decide(Rules(), BOUNDS, observe(*[each] * replicas), state, number * 600.0)
+        turns.append(decision.replicas - replicas)
+        replicas, state = decision.replicas, decision.state
+    assert not {1, -1} <= set(turns)
+    assert 0 == turns[-1]
+
+
 @given(demands)
 def test_need_takes_as_many_nodes_as_a_first_look_would(loads):
     """P10: after each look there are enough for it, whatever was before."""

@@ -41,6 +41,13 @@ def test_mean_below_2_projects_removes_one_if_there_are_more_than_2_nodes():
     assert 3 == decided(observe(*[node(projects=2)] * 3))[0]
 
 
+def test_none_is_removed_that_would_be_added_again():
+    """P10: with few projects and busy nodes, the two thresholds would otherwise take turns for ever."""
+    replicas, why = decided(observe(*[node(cpu=0.7, projects=1)] * 3))
+    assert (3, True) == (replicas, why.endswith("; but one node fewer would put the others at 105% of their CPU"))
+    assert 2 == decided(observe(*[node(cpu=0.47, projects=1)] * 3))[0]
+
+
 def test_high_cpu_goes_before_few_projects():
     """P10: one project alone can fill a node."""
     assert 4 == decided(observe(*[node(cpu=0.95, projects=1)] * 3))[0]
@@ -91,8 +98,8 @@ def test_leader_whose_clock_was_ahead_delays_by_one_rest_at_most():
 
 def test_thresholds_are_settings_and_zero_is_off():
     """P10: all of these are settings."""
-    seen = observe(*[node(cpu=0.6, projects=20)] * 3)
-    assert 4 == decided(seen, Rules(cpu_above=0.5))[0]
+    seen = observe(*[node(cpu=0.4, projects=20)] * 3)
+    assert 4 == decided(seen, Rules(cpu_above=0.3))[0]
     assert 4 == decided(seen, Rules(projects_above=19))[0]
     assert 2 == decided(seen, Rules(projects_below=21))[0]
     assert 3 == decided(observe(*[node(cpu=9.0, projects=900)] * 3), Rules(0, 0, 0))[0]
