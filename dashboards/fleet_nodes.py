@@ -107,6 +107,14 @@ def process() -> tuple[Panel, ...]:
     cpu = f"rate({PROCESS_CPU}[$__rate_interval])"
     return (
         course(
+            "Nodes that there should be",
+            "As the leader decides for an autoscaler (`scaling` = `hpa`), and the nodes that have joined; for long"
+            " more than these: look at the autoscaler and its bounds.",
+            GraphLine(most(series(metric_names.DESIRED_NODES)), "should be"),
+            GraphLine(f"count({series(metric_names.SLOTS)})", "joined"),
+            unit="short",
+        ),
+        course(
             "Processor",
             "Cores that a node's process uses; a node is one process and rarely uses more than one.",
             GraphLine(_of_process(cpu), "{{node}}"),

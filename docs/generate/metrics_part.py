@@ -24,7 +24,7 @@ def made() -> str:
 def _rows() -> Iterator[tuple[str, str, str, str]]:
     """Without those of the process, which are prometheus-client's own."""
     empty = dict.fromkeys(Condition._fields, 0) | {"epochs": {}}
-    for family in families(Snapshot("online", "node", "0", condition=Condition(**empty))):
+    for family in families(Snapshot("online", "node", "0", condition=Condition(**empty), desired_nodes=0)):
         if family.name.startswith("process_"):
             continue
         labels = family._labelnames + (_LABELS_OF_INFO if family.type == "info" else ())

@@ -32,6 +32,7 @@ class _Commands(RootGroup):
         "dlq": "evenlane.engine.cli.inspect.dlq:app",
         "plan": "evenlane.engine.cli.inspect.plan:app",
         "streams": "evenlane.engine.cli.inspect.streams:app",
+        "scaling": "evenlane.engine.cli.inspect.scaling:scaling",
     }
 
 

@@ -220,6 +220,10 @@ class Engine:
         return self._session.standing if self._session is not None else None
 
     @property
+    def desired_nodes(self) -> int | None:
+        return self._cluster.scaler.desired if self._cluster is not None else None
+
+    @property
     def line(self) -> RequestBus | None:
         return self._session.bus if self._session is not None else None
 

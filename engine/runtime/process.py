@@ -24,6 +24,7 @@ from evenlane.engine.runtime.leases import LeaseLedger
 from evenlane.engine.runtime.loop_watch.keeper import Keeper
 from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.engine.runtime.topics import NodeTopics
+from evenlane.engine.scaler.host import ScalerHost, find_target
 from evenlane.engine.telemetry.loop_lag import LoopLag
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.tracing.switch import find_attempt_tracer
@@ -115,26 +116,31 @@ class ClusterParts:
     """Parts that depend on the cluster's `config`: topics, statistics, and the process's candidacy as leader.
 
     `lease()` returns the lease of the present session, 0 between two sessions. Without `shares`, the leader lends no
-    quota.
+    quota. Raises ConfigError if the leader can't find what it must scale.
     """
 
     def __init__(self, process: ProcessParts, config: ClusterConfig, lease: Callable[[], int], *, shares: bool) -> None:
         settings = process.settings
         self.config, self._start_timeout = config, settings.start_timeout
-        self.tenants = TenantRegistry(config.priorities, settings.metrics_projects, config.max_group_qps)
+        self.tenants = TenantRegistry(
+            config.priorities, settings.metrics_projects, config.max_group_qps, recovery_s=settings.scaling_recovery
+        )
         self.times = LatencyStats(len(config.priorities))
         self.topics = NodeTopics(process.coordination, settings.env, config, process.troubles)
+        self.scaler = ScalerHost(process.coordination, settings, process.records)
         self.controller = build_leader(
             process.id, process.coordination, process.connections, settings, config, self.topics.cache, process.records,
-            lease, shares=shares,
+            lease, shares=shares, replica_target=find_target(settings),
         )  # fmt: skip
 
     async def open(self) -> None:
-        """Return when all topics are known. Raises Unreachable."""
+        """Return when all topics are known. Raises Unreachable, PortUnavailable."""
+        await self.scaler.open()
         await wait_until_answered(self.topics.start, self._start_timeout, _log.warning)
 
     async def close(self) -> None:
         """Close. No effect if never opened."""
+        await self.scaler.close()
         await self.controller.close()
         await self.topics.close()
 

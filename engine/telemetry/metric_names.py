@@ -57,6 +57,7 @@ LOOP_BLOCKED = "evenlane_loop_blocked_seconds_total"
 ENDED_BLOCKED = "evenlane_ended_blocked_seconds_total"
 TROUBLE = "evenlane_node_trouble"  # kind
 PROJECTS = "evenlane_projects"
+DESIRED_NODES = "evenlane_desired_nodes"
 PROJECTS_LEFT_OUT = "evenlane_projects_left_out"
 ROUND = "evenlane_sampling_round_seconds"
 TOPICS_REFUSED = "evenlane_topics_refused"

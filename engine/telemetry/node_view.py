@@ -64,6 +64,10 @@ class NodeView(Protocol):
     def is_stopping(self) -> bool: ...
 
     @property
+    def desired_nodes(self) -> int | None:
+        """The number of nodes that an autoscaler should read from the metrics; None if none should."""
+
+    @property
     def line(self) -> RequestBus | None:
         """Connection for requests to other nodes."""
 

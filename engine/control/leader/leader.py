@@ -1,4 +1,4 @@
-"""Builds the leader: reconciling topics, placing partitions, lending quota, collecting empty groups."""
+"""Builds the leader: reconciling topics, placing partitions, lending quota, collecting empty groups, scaling."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from evenlane.engine.control.leader.group_collector import GroupCollector
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.quota_lender import QuotaLender
 from evenlane.engine.control.leader.run_together import run_together
+from evenlane.engine.control.leader.scaling_controller import ScalingController
 from evenlane.engine.control.leader.topic_controller import TopicController
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.connections import Connections
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.engine.control.scaling.target import ReplicaTarget
     from evenlane.ring.coordination.ports import Coordination
 
 
@@ -32,8 +34,11 @@ def build_leader(
     node_lease: Callable[[], int],
     *,
     shares: bool = True,
+    replica_target: ReplicaTarget | None = None,
 ) -> TopicController:
-    """Build a controller that campaigns as `holder` and runs all controllers. Without `shares` it lends no quota."""
+    """Build a controller that campaigns as `holder` and runs all controllers. Without `shares` it lends no quota, and
+    without `replica_target` it only records how many nodes there should be.
+    """
     env = settings.env
 
     async def remove_groups(project: str, groups: Collection[int], number: int) -> bool:
@@ -46,6 +51,11 @@ def build_leader(
     )  # fmt: skip
     quota_lender = QuotaLender(lambda: connect.questions(settings, f"{holder} shares"), env, settings.lease_ttl)
     controllers = [placement.serve, group_collector.serve, *([quota_lender.serve] if shares else [])]
+    if settings.scaling != "off":
+        scaling = ScalingController(
+            coordination, env, holder, cluster_config.partitions, settings, records, replica_target
+        )
+        controllers.append(scaling.serve)
     topic_controller = TopicController(
         coordination, env, cluster_config, holder, int(settings.lease_ttl),
         other_controllers=run_together(*controllers), node_lease=node_lease, last_good=topic_cache.get,

@@ -87,5 +87,5 @@ def explain_blocked(nodes: dict[str, NodeRecord]) -> str:
             counts[reason] = counts.get(reason, 0) + messages
     if not counts:
         return ""
-    listed = ", ".join(f"{count:,} for {reason}" for reason, count in sorted(counts.items(), key=lambda each: -each[1]))
-    return f"messages that wait for what no node can give: {listed}"
+    listed = [f"{count:,} for {reason}" for reason, count in sorted(counts.items(), key=lambda each: -each[1])]
+    return f"messages wait for what no node can give: {', '.join(listed)}"

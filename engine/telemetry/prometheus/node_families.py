@@ -24,6 +24,9 @@ def node_families(seen: Snapshot) -> Iterator[Metric]:
     yield info
     if seen.condition is not None:
         yield from _condition(seen, seen.condition)
+    if seen.desired_nodes is not None:
+        help_text = "Nodes that there should be, for a HorizontalPodAutoscaler (`scaling` = `hpa`)"
+        yield _gauge(seen, metric_names.DESIRED_NODES, help_text, seen.desired_nodes)
     yield _troubles(seen)
     yield from _counters(seen)
     tenants = seen.tenants

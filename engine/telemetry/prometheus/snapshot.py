@@ -36,6 +36,7 @@ class Snapshot(NamedTuple):
     """Figures that don't change while they are written. `dwell` and `handling` are by band; `counters` are the node's,
     by name; `moves` are partition moves by kind; `refused` counts specs rejected at present, `refusals` all rejections
     by place; `troubles` are the present kinds; `blocked_s` is the total time for which the event loop was blocked.
+    `desired_nodes` is the number of nodes for an autoscaler, None unless one reads it here.
     """
 
     env: str
@@ -52,6 +53,7 @@ class Snapshot(NamedTuple):
     refusals: Mapping[str, int] = {}
     troubles: Collection[str] = ()
     blocked_s: float = 0.0
+    desired_nodes: int | None = None
 
 
 def snapshot(view: NodeView) -> Snapshot:
@@ -62,6 +64,7 @@ def snapshot(view: NodeView) -> Snapshot:
         view.settings.env, view.id, view.version, condition=view.condition(),
         counters=asdict(view.counters), moves=view.moves.copy(), refused=refused, refusals=refusals,
         troubles=view.troubles.current(), blocked_s=view.blocked_s,
+        desired_nodes=view.desired_nodes,
     )  # fmt: skip
     if tenants is None or times is None:
         return seen

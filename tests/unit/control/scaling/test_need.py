@@ -35,7 +35,7 @@ def test_adds_none_for_messages_that_no_node_would_help(reason):
     """X6: a million of them, and the slots are half full."""
     busy = node(used=32, blocked={reason: 500_000})
     assert 2 == decided(busy, busy).replicas
-    clause = f"messages that wait for what no node can give: 1,000,000 for {reason}"
+    clause = f"messages wait for what no node can give: 1,000,000 for {reason}"
     assert clause == explain_blocked({"a": busy, "b": busy})
 
 

@@ -43,7 +43,7 @@ def add(histogram, ns, times=1):
 
 def snapshot_of(tenants) -> Snapshot:
     seen = Snapshot("online", "w-1", "0.1.0", counters=COUNTERS, moves={"acquired": 2}, refused=2, refusals=REFUSALS)
-    seen = seen._replace(blocked_s=1.75, troubles={"blocked"})
+    seen = seen._replace(blocked_s=1.75, troubles={"blocked"}, desired_nodes=4)
     if tenants is None:
         return seen
     times = LatencyStats(3)
@@ -186,6 +186,13 @@ def test_page_has_exactly_the_known_names():
     assert (known - {metric_names.DWELL, metric_names.HANDLING}) | histograms == {
         name for name, _ in samples if not name.startswith("process_")
     }
+
+
+def test_number_of_nodes_is_there_only_for_an_autoscaler():
+    """P10: without the metric an autoscaler keeps the number of replicas."""
+    assert 4.0 == value(read(write_page(snapshot_of(None), "").body.decode()), metric_names.DESIRED_NODES)
+    without = write_page(snapshot_of(None)._replace(desired_nodes=None), "").body.decode()
+    assert metric_names.DESIRED_NODES not in without
 
 
 def test_openmetrics_has_the_same_content():

@@ -1,0 +1,1 @@
+"""Shows how many nodes there should be, and why."""

@@ -1,0 +1,144 @@
+"""Leader task: decides how many nodes there should be, records it in etcd, and may ask for them itself (P10)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+from msgspec.structs import replace
+
+from evenlane.engine.base import names
+from evenlane.engine.control.scaling.configured import bounds_of, policy_of
+from evenlane.engine.control.scaling.decision import ScalingState, decide
+from evenlane.engine.control.scaling.policy import Observation
+from evenlane.engine.control.scaling.record import ScalingRecord, find_conflict, with_state
+from evenlane.engine.control.scaling.target import Scale, ScaleError
+from evenlane.ring.coordination.ports import CoordinationError, PutKey
+from evenlane.ring.membership.records import NodeRecord, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from evenlane.engine.base.config.scaling import ScalingSettings
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.engine.control.scaling.decision import Decision
+    from evenlane.engine.control.scaling.target import ReplicaTarget
+    from evenlane.ring.coordination.ports import Coordination, CreatedAt
+
+_log = structlog.get_logger(__name__)
+
+
+class ScalingController:
+    """Looks at the nodes every `scaling_interval` seconds while `serve(fence)` runs.
+
+    With a `target` it changes the number of replicas; without one it only records the number, and something else reads
+    it. A decision is recorded before it is carried out, under the leader's fence: a previous leader changes nothing,
+    and the next one knows when the rest began. `clock` returns unix seconds.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        holder: str,
+        partitions: int,
+        settings: ScalingSettings,
+        records: RecordReader,
+        target: ReplicaTarget | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._coordination, self._env, self._holder, self._partitions = coordination, env, holder, partitions
+        self._settings, self._records, self._target, self._clock = settings, records, target, clock
+        self._policy, self._bounds = policy_of(settings), bounds_of(settings)
+        self._problem = ""  # the last one that was logged
+
+    async def serve(self, fence: CreatedAt) -> None:
+        """Return when another process leads. Raises CoordinationError."""
+        while True:
+            if not await self.look(fence):
+                return
+            await asyncio.sleep(self._settings.scaling_interval)
+
+    async def look(self, fence: CreatedAt) -> bool:
+        """Look once. Returns whether this process still leads. Raises CoordinationError."""
+        before = await self._read_record()
+        state = before.state if before is not None else ScalingState()
+        record = ScalingRecord(
+            mode=self._settings.scaling, by=self._holder, at=round(self._clock(), 3),
+            policy=self._settings.scaling_policy,
+        )  # fmt: skip
+        if before is not None:
+            record = with_state(replace(record, desired=before.desired, replicas=before.replicas), state)
+        try:
+            scale, decision = await self._decide(state, record.at)
+            return await self._carry_out(record, scale, decision, fence)
+        except ScaleError as error:
+            self._note_problem(str(error))
+            return await self._write(replace(record, error=str(error)), fence)
+        except CoordinationError:
+            raise
+        except Exception:  # noqa: BLE001 - a defect here must not end the leader's other work
+            _log.exception("the number of nodes could not be decided")
+            return True
+
+    async def _decide(self, state: ScalingState, now: float) -> tuple[Scale, Decision]:
+        """Return the number that was asked for until now, and the decision. Raises ScaleError."""
+        nodes = await self._read_nodes()
+        if conflict := find_conflict(nodes):
+            raise ScaleError(conflict)
+        fit = {name: node for name, node in nodes.items() if node.is_fit}
+        scale = await self._read_scale(state, len(fit))
+        seen = Observation(fit, scale.replicas, self._partitions)
+        return scale, decide(self._policy, self._bounds, seen, state, now)
+
+    async def _carry_out(self, record: ScalingRecord, scale: Scale, decision: Decision, fence: CreatedAt) -> bool:
+        is_change = decision.replicas != scale.replicas
+        decided = replace(record, desired=decision.replicas, replicas=scale.replicas, why=decision.why)
+        if not await self._write(with_state(decided, decision.state), fence):
+            return False
+        if is_change and self._target is not None:
+            try:
+                await self._target.change(decision.replicas, scale.version)
+            except ScaleError as error:  # nothing has changed, so the next look decides again, without a rest
+                self._note_problem(str(error))
+                failed = replace(record, desired=scale.replicas, replicas=scale.replicas, error=str(error))
+                return await self._write(failed, fence)
+        self._note_problem("")
+        if is_change:
+            _log.info(
+                "scaled", before=scale.replicas, after=decision.replicas, mode=record.mode, reason=decision.why
+            )  # fmt: skip
+        return True
+
+    async def _read_scale(self, state: ScalingState, living: int) -> Scale:
+        """Return the number that was asked for: without a target, the one of the last decision."""
+        if self._target is not None:
+            return await self._target.read()
+        return Scale(state.replicas or living, "")
+
+    async def _read_nodes(self) -> dict[str, NodeRecord]:
+        prefix = names.key(self._env, "nodes", "")
+        listed = (await self._coordination.list(prefix)).items
+        found = {
+            item.key.removeprefix(prefix): self._records.read(NodeRecord, item.key, item.value)
+            for item in listed
+            if item.lease
+        }
+        return {name: record for name, record in found.items() if record is not None}
+
+    async def _read_record(self) -> ScalingRecord | None:
+        key = names.key(self._env, "scaling")
+        found = await self._coordination.get(key)
+        return None if found is None else self._records.read(ScalingRecord, key, found.value)
+
+    async def _write(self, record: ScalingRecord, fence: CreatedAt) -> bool:
+        put = PutKey(names.key(self._env, "scaling"), encode(record))
+        return (await self._coordination.txn([fence], [put])).succeeded
+
+    def _note_problem(self, problem: str) -> None:
+        """Log a problem once, until there is another one or none."""
+        if problem and problem != self._problem:
+            _log.warning("the number of nodes can't be changed", mode=self._settings.scaling, reason=problem)
+        self._problem = problem

@@ -1,0 +1,68 @@
+"""What the leader writes into etcd about scaling, and whether the nodes agree on what carries it out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from evenlane.engine.control.scaling.decision import ScalingState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenlane.ring.membership.records import NodeRecord
+
+OFF = "off"
+_NAMED = 3  # nodes of each mode in a sentence
+
+
+class ScalingRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`scaling`, written by the leader at each look. `mode` is the setting `scaling`, `by` the leader; times are in
+    unix s.
+
+    `desired` is the number of nodes that it has decided on, `replicas` the number that was asked for before; both are 0
+    as long as there is no decision. `why` is a clause; `error` says why nothing can be carried out, "" if it can. The
+    other fields are the state of the decision, see `ScalingState`.
+    """
+
+    mode: str
+    by: str
+    at: float
+    policy: str = ""
+    desired: int = 0
+    replicas: int = 0
+    why: str = ""
+    error: str = ""
+    changed_at: float | None = None
+    low_since: float | None = None
+    low_most: int = 0
+
+    @property
+    def state(self) -> ScalingState:
+        return ScalingState(self.changed_at, self.low_since, self.low_most, self.desired or None)
+
+
+def with_state(record: ScalingRecord, state: ScalingState) -> ScalingRecord:
+    return msgspec.structs.replace(
+        record, changed_at=state.changed_at, low_since=state.low_since, low_most=state.low_most
+    )
+
+
+def find_conflict(nodes: Mapping[str, NodeRecord]) -> str:
+    """Return a clause that names the nodes if two carry out scaling by different means; "" if they agree. A node with
+    `off` carries out nothing.
+    """
+    by_mode: dict[str, list[str]] = {}
+    for name, node in sorted(nodes.items()):
+        if node.scaling != OFF:
+            by_mode.setdefault(node.scaling, []).append(name)
+    if len(by_mode) < 2:
+        return ""
+    listed = " and ".join(f"{mode} on {_list_names(names)}" for mode, names in sorted(by_mode.items()))
+    return f"the setting scaling is {listed}: nothing is scaled until it is the same on all nodes"
+
+
+def _list_names(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

@@ -1,0 +1,1 @@
+"""Carries out the number of nodes: the Kubernetes API for the leader, a service for KEDA, a figure for metrics."""

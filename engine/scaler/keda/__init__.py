@@ -1,0 +1,1 @@
+"""An external scaler of KEDA, served by each node: https://keda.sh/docs/latest/concepts/external-scalers."""

@@ -1,0 +1,114 @@
+"""The number of nodes that the leader recommends, for those who ask this node for it: KEDA, and Prometheus."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+
+from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
+from evenlane.engine.control.scaling.record import ScalingRecord
+from evenlane.ring.coordination.ports import CoordinationError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.ring.coordination.ports import Coordination
+
+_log = structlog.get_logger(__name__)
+
+_EVERY_S = 5.0
+_LOOKS = 3  # of the leader; a recommendation that is older is not given
+_SECOND = 1_000_000_000
+
+
+class Recommendation(NamedTuple):
+    """`nodes` is the number; None if there is none, and `problem` says why in a clause. `is_conflict`: the nodes have
+    different settings.
+    """
+
+    nodes: int | None
+    problem: str = ""
+    is_conflict: bool = False
+
+
+class Recommendations:
+    """Reads the leader's record every 5 s: call `open`, then `close`. `mode` is the setting `scaling` of this node,
+    `interval_s` that of the leader's looks. A record counts as old by this process's clock, from when it was first
+    seen.
+    """
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        mode: str,
+        interval_s: float,
+        records: RecordReader,
+        clock: Callable[[], int] = now_ns,
+        every_s: float = _EVERY_S,
+    ) -> None:
+        self._coordination, self._key, self._mode, self._records = (
+            coordination,
+            names.key(env, "scaling"),
+            mode,
+            records,
+        )
+        self._old_ns, self._clock, self._every_s = int((_LOOKS * interval_s + every_s) * _SECOND), clock, every_s
+        self._record: ScalingRecord | None = None
+        self._seen_at = 0
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._poll(), name="recommendation")
+
+    async def close(self) -> None:
+        """Close. No effect if never opened."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def current(self) -> Recommendation:
+        record = self._record
+        if record is None:
+            return Recommendation(None, "no leader has recommended a number of nodes yet")
+        if record.mode != self._mode:
+            differs = f"the setting scaling is {self._mode} here, and {record.mode} on node {record.by}, which leads"
+            return Recommendation(None, f"{differs}: set the same on all nodes", is_conflict=True)
+        age_ns = self._clock() - self._seen_at
+        if age_ns > self._old_ns:
+            return Recommendation(None, f"no leader has looked for {age_ns / _SECOND:.0f}s")
+        if record.error:
+            return Recommendation(None, record.error, is_conflict=True)
+        return Recommendation(record.desired)
+
+    async def follow(self) -> AsyncIterator[Recommendation]:
+        """Yield the present recommendation, and then each other one."""
+        last = None
+        while True:
+            self._changed.clear()
+            if (present := self.current) != last:
+                last = present
+                yield present
+            await self._changed.wait()
+
+    async def read(self) -> None:
+        """Read the record once. Raises CoordinationError."""
+        found = await self._coordination.get(self._key)
+        record = None if found is None else self._records.read(ScalingRecord, self._key, found.value)
+        if record != self._record:
+            self._record, self._seen_at = record, self._clock()
+        self._changed.set()
+
+    async def _poll(self) -> None:
+        while True:
+            try:
+                await self.read()
+            except CoordinationError as error:
+                _log.debug("the number of nodes can't be read", reason=str(error))
+            await asyncio.sleep(self._every_s)

@@ -1,0 +1,155 @@
+"""The scale of a Deployment, against a stand-in of the Kubernetes API (P10)."""
+
+import pytest
+
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.control.scaling.target import Scale, ScaleError
+from evenlane.engine.errors import ConfigError
+from evenlane.engine.scaler.kubernetes import DeploymentScale, find_deployment
+from tests.support.kubernetes import KubernetesApi
+
+PATH = "/apis/apps/v1/namespaces/prod/deployments/nodes/scale"
+
+
+@pytest.fixture
+async def api(tmp_path):
+    made = KubernetesApi(tmp_path)
+    made.replicas["prod", "nodes"] = 3
+    async with made.serve():
+        yield made
+
+
+def deployment(api, name="nodes"):
+    return DeploymentScale(api.url, "prod", name, api.token, api.ca)
+
+
+async def refusal(call):
+    with pytest.raises(ScaleError) as caught:
+        await call
+    return str(caught.value)
+
+
+async def test_reads_and_changes_the_replicas_with_two_requests(api):
+    """P10: nothing but the scale of this one Deployment is touched."""
+    target = deployment(api)
+    scale = await target.read()
+    await target.change(5, scale.version)
+    assert (Scale(3, "100"), 5) == (scale, api.replicas["prod", "nodes"])
+    assert [("get", PATH), ("patch", PATH)] == api.requests
+
+
+async def test_deployment_without_replicas_has_none(api):
+    """P10: the API leaves a 0 out."""
+    api.replicas["prod", "nodes"] = 0
+    assert 0 == (await deployment(api).read()).replicas
+
+
+async def test_change_by_somebody_else_is_not_overwritten(api):
+    """P10: a 409."""
+    target = deployment(api)
+    version = (await target.read()).version
+    await target.change(4, version)
+    assert await refusal(target.change(9, version)) == (
+        "somebody else has changed the scale of Deployment 'nodes' in namespace 'prod' in the same moment (409): the"
+        " next look decides again"
+    )
+    assert 4 == api.replicas["prod", "nodes"]
+
+
+async def test_deployment_that_isnt_there(api):
+    """P10: a 404."""
+    api.named.add("nodse")
+    assert await refusal(deployment(api, "nodse").read()) == (
+        "there is no Deployment 'nodse' in namespace 'prod' (404): scaling_deployment and scaling_namespace name the"
+        " one of the nodes"
+    )
+
+
+@pytest.mark.parametrize("verb", ["get", "patch"])
+async def test_role_that_is_missing(verb, api):
+    """P10: a 403."""
+    api.role.discard(verb)
+    target = deployment(api)
+    call = target.read() if verb == "get" else target.change(5, "100")
+    assert await refusal(call) == (
+        f"the Kubernetes API doesn't let the nodes' service account {verb} the scale of Deployment 'nodes' in namespace"
+        " 'prod' (403): it needs a Role with get and patch of deployments/scale, for the name 'nodes'"
+    )
+    assert 3 == api.replicas["prod", "nodes"]
+
+
+async def test_token_is_read_for_each_request(api):
+    """P10: Kubernetes renews the token of a pod about every hour."""
+    target = deployment(api)
+    api.tokens = {"second-token"}
+    assert f"the Kubernetes API doesn't accept the token of {api.token} (401)" == await refusal(target.read())
+    api.token.write_text("second-token")
+    assert 3 == (await target.read()).replicas
+
+
+async def test_api_with_another_certificate_gets_no_token(api, tmp_path):
+    """P10."""
+    (tmp_path / "other").mkdir()
+    other = KubernetesApi(tmp_path / "other")
+    target = DeploymentScale(api.url, "prod", "nodes", api.token, other.ca)
+    assert (await refusal(target.read())).startswith(f"the Kubernetes API at {api.url} can't be reached: ")
+    assert [] == api.requests
+
+
+async def test_api_that_is_away(api, tmp_path):
+    """P10."""
+    target = DeploymentScale("https://127.0.0.1:9", "prod", "nodes", api.token, api.ca)
+    assert (await refusal(target.read())).startswith("the Kubernetes API at https://127.0.0.1:9 can't be reached: ")
+    api.token.unlink()
+    assert (await refusal(target.read())).startswith("the token for the Kubernetes API can't be read: ")
+
+
+async def test_other_answers_are_named(api):
+    """P10: an address that is no API server."""
+    target = DeploymentScale(api.url, "prod", "nodes/../..", api.token, api.ca)
+    assert "(403)" in await refusal(target.read())
+
+
+def settings(**given):
+    return Settings(scaling="leader", scaling_deployment="nodes", **given)
+
+
+def test_pod_needs_only_the_name_of_the_deployment(tmp_path):
+    """P10: address, namespace, token and CA are those that Kubernetes gives each pod."""
+    KubernetesApi(tmp_path)
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
+    target = find_deployment(settings(), environ, tmp_path)
+    assert isinstance(target, DeploymentScale)
+    assert isinstance(
+        find_deployment(settings(), environ | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path), DeploymentScale
+    )
+
+
+async def test_settings_go_before_what_the_pod_has(api, tmp_path):
+    """P10."""
+    api.replicas["other", "nodes"] = 7
+    given = settings(
+        scaling_api=api.url, scaling_namespace="other", scaling_token_file=api.token, scaling_ca=api.ca
+    )  # fmt: skip
+    target = find_deployment(given, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path / "none")
+    assert 7 == (await target.read()).replicas
+
+
+@pytest.mark.parametrize(
+    ("given", "environ", "missing"),
+    [
+        ({}, {}, "run the node in a pod, or set scaling_api"),
+        ({"scaling_api": "https://a"}, {}, "run the node in a pod, or set scaling_namespace"),
+        (
+            {"scaling_api": "https://a", "scaling_namespace": "prod"},
+            {},
+            "/token is not a file, so set scaling_token_file",
+        ),
+    ],
+)
+def test_outside_of_a_pod_a_sentence_says_what_is_missing(given, environ, missing, tmp_path):
+    """P10."""
+    with pytest.raises(ConfigError) as caught:
+        find_deployment(settings(**given), environ, tmp_path / "none")
+    assert str(caught.value).startswith("scaling: leader needs the Kubernetes API: ")
+    assert str(caught.value).endswith(missing)
