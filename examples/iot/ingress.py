@@ -114,7 +114,12 @@ class Ingress:
         subjects = self._settings.subjects
         control = [subjects.wildcard(name) for name in ("announce", "close")]
         await self._jetstream.add_stream(
-            StreamConfig(name=STREAM, subjects=control, retention=RetentionPolicy.WORK_QUEUE)
+            StreamConfig(
+                name=STREAM,
+                subjects=control,
+                retention=RetentionPolicy.WORK_QUEUE,
+                num_replicas=self._settings.replicas,
+            )
         )
         await self._open_mqtt()
         for source, taken in ((MQTT, [*control, subjects.wildcard("data")]), (CONTROL, control)):

@@ -17,21 +17,23 @@ class PlatformSettings:
     nats: str = "nats://127.0.0.1:4222"
     mqtt: str = "127.0.0.1:1883"
     database: Path = Path(".iot/iot.db")
+    replicas: int = 1
     qps: float = 100.0
     """Quota of a project that an announcement without `qps` creates, in messages per second."""
     subjects: Subjects = field(default_factory=Subjects)
 
     @classmethod
     def of(cls, environ: Mapping[str, str] = os.environ) -> Self:
-        """Read `EVENLANE_NATS`, `IOT_MQTT`, `IOT_DATABASE`, `IOT_QPS`, and `IOT_SUBJECT_ANNOUNCE`, `_RESPONSE`,
-        `_CLOSE` and `_DATA`.
+        """Read `EVENLANE_NATS`, `EVENLANE_REPLICAS`, `IOT_MQTT`, `IOT_DATABASE`, `IOT_QPS`, and
+        `IOT_SUBJECT_ANNOUNCE`, `_RESPONSE`, `_CLOSE` and `_DATA`.
         """
         given = {each.name: environ.get(f"IOT_SUBJECT_{each.name.upper()}") for each in fields(Subjects)}
         return cls(
             nats=environ.get("EVENLANE_NATS", cls.nats),
             mqtt=environ.get("IOT_MQTT", cls.mqtt),
             database=Path(environ.get("IOT_DATABASE", cls.database)),
-            qps=_number("IOT_QPS", environ.get("IOT_QPS", str(cls.qps))),
+            replicas=int(_number("EVENLANE_REPLICAS", environ.get("EVENLANE_REPLICAS", "1"), 1, 5)),
+            qps=_number("IOT_QPS", environ.get("IOT_QPS", str(cls.qps)), 0.01, 1_000_000),
             subjects=Subjects(**{name: template for name, template in given.items() if template is not None}),
         )
 
@@ -43,11 +45,11 @@ class PlatformSettings:
         return host, int(port)
 
 
-def _number(name: str, text: str) -> float:
+def _number(name: str, text: str, least: float, most: float) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = 0.0
-    if not 0.01 <= number <= 1_000_000:
-        raise ConfigError(f"{name} ({text}) isn't a number of messages per second, 0.01 to 1,000,000")
+        number = float("nan")
+    if not least <= number <= most:
+        raise ConfigError(f"{name} ({text}) isn't a number from {least:,} to {most:,}")
     return number

@@ -62,7 +62,7 @@ def test_settings_come_from_variables():
 
 @pytest.mark.parametrize("qps", ["many", "-1", "nan", "inf", "0"])
 def test_wrong_quota_is_one_sentence(qps):
-    with pytest.raises(ConfigError, match=r"IOT_QPS .* isn't a number of messages per second"):
+    with pytest.raises(ConfigError, match=r"IOT_QPS .* isn't a number from 0.01 to 1,000,000"):
         PlatformSettings.of({"IOT_QPS": qps})
 
 

@@ -11,7 +11,7 @@ from evenlane import InvalidName, Producer, Topics
 from examples.iot.control import announce, close
 from examples.iot.messages import CLOSE, Announcement, Close
 from examples.iot.subjects import to_topic
-from tests.examples.iot.conftest import PARTITIONS
+from tests.integration.iot.conftest import PARTITIONS
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
