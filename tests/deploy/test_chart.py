@@ -152,6 +152,14 @@ def test_each_pod_is_restricted():
             assert {"cpu", "memory"} == set(container["resources"]["limits"])
 
 
+def test_report_runs_as_a_user_that_has_a_name_in_its_image():
+    """Spark doesn't start for a user without a name. The claim must be writable for it."""
+    report = pod_specs(render(MOST))["shop-evenlane-report"]
+    kept = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert kept | dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"), 185) == report["securityContext"]
+    assert 65532 == node(render(MOST))[0]["securityContext"]["runAsUser"]
+
+
 def test_pods_spread_and_are_evicted_one_at_a_time():
     objects = render(LEAST)
     spec, _ = node(objects)
