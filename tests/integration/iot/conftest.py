@@ -18,7 +18,7 @@ import pytest
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners
-from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.engine.runtime.embedded.child import guard
 from evenlane.ring.hashing import partition_of
 from examples.iot.database import connect
 from examples.iot.messages import Answer
@@ -103,8 +103,7 @@ async def site(tmp_path: Path, monkeypatch):
     """A platform of two nodes and two gateways."""
     monkeypatch.setenv("EVENLANE_PARTITIONS", str(PARTITIONS))
     monkeypatch.setenv("EVENLANE_STORAGE", "memory")
-    guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
-    async with Platform(tmp_path, Ports(), lease_ttl="2s", prefix=guard) as platform:
+    async with Platform(tmp_path, Ports(), lease_ttl="2s", prefix=guard()) as platform:
         for name, value in platform.environ.items():
             monkeypatch.setenv(name, value)
         yield Site(platform, PlatformSettings.of())
