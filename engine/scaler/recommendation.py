@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
-import structlog
-
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.engine.control.scaling.record import ScalingRecord
-from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.ring.coordination.ports import Coordination
 
-_log = structlog.get_logger(__name__)
-
-_EVERY_S = 5.0
 _LOOKS = 3  # of the leader; a recommendation that is older is not given
 _SECOND = 1_000_000_000
 
@@ -36,9 +31,8 @@ class Recommendation(NamedTuple):
 
 
 class Recommendations:
-    """Reads the leader's record every 5 s: call `open`, then `close`. `mode` is the setting `scaling` of this node,
-    `interval_s` that of the leader's looks. A record counts as old by this process's clock, from when it was first
-    seen.
+    """Follows the leader's record: call `open`, then `close`. `mode` is the setting `scaling` of this node, and
+    `interval_s` that of the leader's looks. A record is old by this process's clock, from when it was first seen.
     """
 
     def __init__(
@@ -49,7 +43,6 @@ class Recommendations:
         interval_s: float,
         records: RecordReader,
         clock: Callable[[], int] = now_ns,
-        every_s: float = _EVERY_S,
     ) -> None:
         self._coordination, self._key, self._mode, self._records = (
             coordination,
@@ -57,20 +50,25 @@ class Recommendations:
             mode,
             records,
         )
-        self._old_ns, self._clock, self._every_s = int((_LOOKS * interval_s + every_s) * _SECOND), clock, every_s
+        self._old_ns, self._clock = int(_LOOKS * interval_s * _SECOND), clock
         self._record: ScalingRecord | None = None
         self._seen_at = 0
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        self._task = asyncio.create_task(self._poll(), name="recommendation")
+        self._task = asyncio.create_task(self._watch(), name="recommendation")
 
     async def close(self) -> None:
         """Close. No effect if never opened."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def looked_at(self) -> float | None:
+        """The time of the leader's last look, in unix s by its clock; None before the first one is known."""
+        return self._record.at if self._record is not None else None
 
     @property
     def current(self) -> Recommendation:
@@ -97,18 +95,12 @@ class Recommendations:
                 yield present
             await self._changed.wait()
 
-    async def read(self) -> None:
-        """Read the record once. Raises CoordinationError."""
-        found = await self._coordination.get(self._key)
-        record = None if found is None else self._records.read(ScalingRecord, self._key, found.value)
-        if record != self._record:
-            self._record, self._seen_at = record, self._clock()
-        self._changed.set()
-
-    async def _poll(self) -> None:
-        while True:
-            try:
-                await self.read()
-            except CoordinationError as error:
-                _log.debug("the number of nodes can't be read", reason=str(error))
-            await asyncio.sleep(self._every_s)
+    async def _watch(self) -> None:
+        async with PrefixWatch(self._coordination, self._key) as updates:
+            async for update in updates:
+                item = update.changed.get("")
+                if item is None and not update.whole and "" not in update.gone:
+                    continue  # another key that begins like this one
+                self._record = None if item is None else self._records.read(ScalingRecord, item.key, item.value)
+                self._seen_at = self._clock()
+                self._changed.set()

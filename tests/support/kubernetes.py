@@ -13,7 +13,7 @@ import trustme
 from aiohttp import web
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 ACCOUNT = "system:serviceaccount:prod:evenlane"
@@ -33,6 +33,8 @@ class KubernetesApi:
         self.requests: list[tuple[str, str]] = []
         self.interfere = False
         """Somebody changes the scale between each GET and PATCH."""
+        self.on_change: Callable[[int], object] = lambda _replicas: None
+        """Called with the new number, in place of the controllers and the kubelet, which then start or end pods."""
         self._version = 100
         self.url = ""
         self.ca, self.token, self.namespace = folder / "ca.crt", folder / "token", folder / "namespace"
@@ -89,6 +91,7 @@ class KubernetesApi:
             )
         self.replicas[namespace, name] = patch["spec"]["replicas"]
         self._version += 1
+        self.on_change(patch["spec"]["replicas"])
         return self._scale(namespace, name)
 
     def _scale(self, namespace: str, name: str) -> web.Response:

@@ -6,21 +6,30 @@ from evenlane.engine.control.scaling.record import ScalingRecord
 from evenlane.engine.scaler.recommendation import Recommendations
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.membership.records import encode
+from tests.support.until import until
 
 ENV = "online"
 SECOND = 1_000_000_000
 
 
 class Leader:
-    """What the leader has written, and a process that reads it. `now` is in ns."""
+    """What the leader has written, and a process that follows it. `now` is in ns."""
 
-    def __init__(self, mode="keda", **options):
-        self.now, self.coordination = 0, MemoryCoordination()
+    def __init__(self, mode="keda"):
+        self.now, self.coordination, self._looks = 0, MemoryCoordination(), 0
         self.recommendations = Recommendations(
-            self.coordination, ENV, mode, 30.0, RecordReader(ENV), clock=lambda: self.now, **options
+            self.coordination, ENV, mode, 30.0, RecordReader(ENV), clock=lambda: self.now
         )
 
+    async def __aenter__(self):
+        self.recommendations.open()
+        return self
+
+    async def __aexit__(self, *_):
+        await self.recommendations.close()
+
     async def write(self, **fields):
-        record = ScalingRecord(**{"mode": "keda", "by": "a", "at": self.now / SECOND, **fields})
+        self._looks += 1
+        record = ScalingRecord(**{"mode": "keda", "by": "a", "at": float(self._looks), **fields})
         await self.coordination.put(names.key(ENV, "scaling"), encode(record))
-        await self.recommendations.read()
+        await until(lambda: self.recommendations.looked_at == self._looks)

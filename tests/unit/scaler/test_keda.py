@@ -36,19 +36,19 @@ class Client:
 
 @asynccontextmanager
 async def serving(**metadata):
-    leader = Leader()
-    server = KedaServer("127.0.0.1:0", ENV, leader.recommendations)
-    await server.open()
-    try:
-        async with grpc.aio.insecure_channel(server.address) as channel:
-            yield leader, Client(channel, {"scalerAddress": server.address, **metadata})
-    finally:
-        await server.close()
+    async with Leader() as leader:
+        server = KedaServer("127.0.0.1:0", ENV, leader.recommendations)
+        await server.open()
+        try:
+            async with grpc.aio.insecure_channel(server.address) as channel:
+                yield leader, server, Client(channel, {"scalerAddress": server.address, **metadata})
+        finally:
+            await server.close()
 
 
 async def test_metric_is_the_number_of_nodes_with_a_target_of_one_for_each():
     """P10: both the float and the older whole number are filled."""
-    async with serving(env=ENV) as (leader, client):
+    async with serving(env=ENV) as (leader, _, client):
         await leader.write(desired=7)
         [spec] = (await client.call("GetMetricSpec")(client.reference)).metricSpecs
         assert ("evenlane-desired-nodes", 1, 1.0) == (spec.metricName, spec.targetSize, spec.targetSizeFloat)
@@ -59,7 +59,7 @@ async def test_metric_is_the_number_of_nodes_with_a_target_of_one_for_each():
 
 async def test_stream_answers_at_once_and_with_each_change():
     """P10: for a trigger of type external-push."""
-    async with serving() as (leader, client):
+    async with serving() as (leader, _, client):
         await leader.write(desired=7)
         stream = client.call("StreamIsActive")(client.reference)
         assert (await stream.read()).result
@@ -71,7 +71,7 @@ async def test_stream_answers_at_once_and_with_each_change():
 
 async def test_without_a_recommendation_keda_is_given_none():
     """P10: so the number of replicas stays, or the ScaledObject's fallback counts."""
-    async with serving() as (_leader, client):
+    async with serving() as (_, _, client):
         answer = ("UNAVAILABLE", "no leader has recommended a number of nodes yet")
         assert answer == await client.refusal(client.metrics())
         assert answer == await client.refusal(client.call("IsActive")(client.reference))
@@ -79,7 +79,7 @@ async def test_without_a_recommendation_keda_is_given_none():
 
 async def test_conflict_of_settings_is_said():
     """P10."""
-    async with serving() as (leader, client):
+    async with serving() as (leader, _, client):
         await leader.write(mode="leader", desired=5)
         code, text = await client.refusal(client.metrics())
         assert "FAILED_PRECONDITION" == code
@@ -88,12 +88,12 @@ async def test_conflict_of_settings_is_said():
 
 async def test_trigger_of_another_environment_and_unknown_metric_are_refused():
     """P10, E1."""
-    async with serving(env="sandbox") as (leader, client):
+    async with serving(env="sandbox") as (leader, _, client):
         await leader.write(desired=5)
         assert await client.refusal(client.metrics()) == (
             "INVALID_ARGUMENT", "this node belongs to environment 'online', and the trigger's metadata to 'sandbox'",
         )  # fmt: skip
-    async with serving() as (leader, client):
+    async with serving() as (leader, _, client):
         await leader.write(desired=5)
         assert await client.refusal(client.metrics("backlog")) == (
             "INVALID_ARGUMENT", "'backlog' is not a metric of Evenlane: there is evenlane-desired-nodes",
@@ -115,12 +115,8 @@ async def test_used_port_is_one_sentence():
 
 async def test_server_closes_while_a_stream_is_open():
     """P10: a node that ends doesn't wait for KEDA."""
-    leader = Leader()
-    server = KedaServer("127.0.0.1:0", ENV, leader.recommendations)
-    await server.open()
-    await leader.write(desired=2)
-    async with grpc.aio.insecure_channel(server.address) as channel:
-        client = Client(channel, {})
+    async with serving() as (leader, server, client):
+        await leader.write(desired=2)
         stream = client.call("StreamIsActive")(client.reference)
         assert (await stream.read()).result
         await server.close()
