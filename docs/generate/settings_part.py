@@ -36,6 +36,7 @@ _ALLOWED = {
     "file": "a file",
     "folder": "a folder",
     "text": "a text",
+    "inbox": "`_INBOX`, or `_INBOX.NAME`",
     "name": "a name",
 }
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from secrets import token_hex
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.core.request_bus import INBOX, NO_RESPONDERS
+from evenlane.engine.core.request_bus import NO_RESPONDERS
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import Unreachable
 
@@ -63,7 +62,7 @@ async def scatter(
             on_answer(answer)
         arrived.set()
 
-    inbox = f"{INBOX}{token_hex(11)}"
+    inbox = bus.new_inbox()
     listening = bus.listen(inbox, on_answer_message)
     try:
         bus.send(subject, body, reply=inbox)

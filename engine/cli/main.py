@@ -27,6 +27,7 @@ class _Commands(RootGroup):
         "top": "evenlane.engine.cli.top.command:top",
         "bench": "evenlane.engine.cli.bench.command:bench",
         "config": "evenlane.engine.cli.inspect.config:config",
+        "permissions": "evenlane.engine.cli.inspect.permissions:permissions",
         "topics": "evenlane.engine.cli.topics.group:app",
         "backlog": "evenlane.engine.cli.inspect.backlog:app",
         "dlq": "evenlane.engine.cli.inspect.dlq:app",

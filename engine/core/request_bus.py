@@ -16,6 +16,9 @@ INBOX = "_INBOX."
 write anywhere.
 """
 
+SERVICE_INBOX = "_R_."
+"""The prefix that NATS gives to reply subjects of requests from another account. No client may choose it."""
+
 NO_RESPONDERS = b"NATS/1.0 503"
 """The prefix of the headers of the reply that a bus itself sends if a request has no listener."""
 
@@ -32,6 +35,9 @@ class RequestBus(Protocol):
         """
 
     def unlisten(self, sid: int) -> None: ...
+
+    def new_inbox(self) -> str:
+        """Return a reply subject of this connection that nothing else uses. It begins with `INBOX`."""
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         """Publish to all listeners of the subject. Raises Disconnected."""

@@ -104,12 +104,15 @@ class BacklogEstimate:
 
     # ---- counts
 
-    def apply_report(self, entry: BacklogEntry, at: int, now: float) -> None:
-        """Apply a node's count, unless it is older than the known one, as a previous owner's may be."""
+    def apply_report(self, entry: BacklogEntry, at: int, now: float, fresh_s: float | None = None) -> None:
+        """Apply a node's count, unless it is older than the known one, as a previous owner's may be. It is fresh for
+        `fresh_s`, by default for `reported_within_s`.
+        """
         part = self._parts.get(entry.partition)
         if part is None or at < part.at:
             return
-        self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, self._tuning.reported_within_s)
+        fresh_s = fresh_s or self._tuning.reported_within_s
+        self._count(entry.partition, entry.count, entry.lane, entry.later, at, now, fresh_s)
 
     def apply_count(self, partition: int, count: int, lane: int, later: int, at: int, now: float) -> None:
         """Apply a count of the store."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.base.plural import format_count
-from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.core.records.backlog_report import decode_report, partitions_of, subject
+from evenlane.engine.core.ports import Disconnected, Lost, Refused
+from evenlane.engine.core.records.backlog_report import decode_report, partitions_of, request_subject, subject
 from evenlane.engine.errors import BacklogFull, Unreachable
 from evenlane.engine.producer.backlog_estimate import BacklogEstimate
 from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
@@ -31,7 +31,9 @@ _AHEAD = 60_000_000_000  # ns; a report from further in the future is a clock de
 
 class BacklogLimiter:
     """Limits the backlogs of all topics. `connect` makes the connection for nodes' reports, on the first put to a topic
-    with a limit; without it only the store is asked. `partitions` is the cluster's number of partitions.
+    with a limit; without it only the store is asked. `partitions` is the cluster's number of partitions. With
+    `asks_nodes`, this producer may read neither the reports about all projects nor streams, and asks nodes for the
+    counts of its own projects.
     """
 
     def __init__(
@@ -41,8 +43,12 @@ class BacklogLimiter:
         partitions: int,
         connect: Callable[[], RequestBus] | None,
         tuning: ProducerTuning = DEFAULT,
+        *,
+        asks_nodes: bool = False,
     ) -> None:
-        self._tuning = tuning
+        self._tuning, self._asks_nodes = tuning, asks_nodes
+        self._inbox = ""  # for the answers of nodes, once the connection is open
+        self._reported = asyncio.Event()
         self._env, self._store, self._partitions, self._connect = env, store, partitions, connect
         self._backlogs: dict[str, BacklogEstimate] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
@@ -112,20 +118,23 @@ class BacklogLimiter:
             except Unreachable:
                 await asyncio.sleep(self._tuning.counted_s)
             else:
-                connection.listen(subject(self._env, "*"), self._on_report)
+                if self._asks_nodes:
+                    self._inbox = connection.new_inbox()
+                connection.listen(self._inbox or subject(self._env, "*"), self._on_report)
                 return
 
     def _on_report(self, _subject: bytes, _reply: bytes, _headers: bytes, body: bytes) -> None:
         report = decode_report(body)
         if report is None or report.at > self._store.now() + _AHEAD:
             return
-        now = monotonic()
+        now, fresh_s = monotonic(), self._tuning.counted_s if self._asks_nodes else None
         for entry in report.entries:
             backlog = self._backlogs.get(entry.project)
             if backlog is not None:
-                backlog.apply_report(entry, report.at, now)
+                backlog.apply_report(entry, report.at, now, fresh_s)
+        self._reported.set()
 
-    # ---- store's counts
+    # ---- counts on request
 
     def _ask(self, backlog: BacklogEstimate, now: float) -> None:
         project, counted_s = backlog.project, self._tuning.counted_s
@@ -138,9 +147,23 @@ class BacklogLimiter:
     async def _count(self, backlog: BacklogEstimate, now: float) -> None:
         try:
             async with asyncio.timeout(self._tuning.count_within_s):
-                await asyncio.gather(*(self._count_in(backlog, number) for number in backlog.stale(now)))
-        except (TimeoutError, Lost, Refused):
+                if self._asks_nodes:
+                    await self._ask_nodes(backlog)
+                else:
+                    await asyncio.gather(*(self._count_in(backlog, number) for number in backlog.stale(now)))
+        except (TimeoutError, Lost, Refused, Disconnected):
             backlog.note_no_count(monotonic())
+
+    async def _ask_nodes(self, backlog: BacklogEstimate) -> None:
+        """Ask the owners of the project's partitions, and wait for the answers of all. Raises Disconnected."""
+        if self._listening is not None:
+            await asyncio.shield(self._listening)
+        if self._bus is None:
+            raise Disconnected("there is no connection for backlogs")
+        self._bus.send(request_subject(self._env, backlog.project), b"", reply=self._inbox)
+        while backlog.stale(monotonic()):
+            self._reported.clear()
+            await self._reported.wait()
 
     async def _count_in(self, backlog: BacklogEstimate, partition: int) -> None:
         async with self._asks:

@@ -117,7 +117,8 @@ class Producer:
             lanes = _list_lanes(cluster_config)
 
             async def restore() -> None:
-                await store.prepare(lanes, cluster_config.max_queue_backlog or UNLIMITED)
+                if self._settings.projects is None:
+                    await store.prepare(lanes, cluster_config.max_queue_backlog or UNLIMITED)
 
             replies = ReplyTimeouts(store)
             opened.push_async_callback(replies.close)
@@ -133,14 +134,18 @@ class Producer:
             sender.open()
             opened.push_async_callback(sender.close)
             backlog = BacklogLimiter(
-                self._settings.env, store, cluster_config.partitions, self._connect_counts(), self.tuning
-            )
+                self._settings.env, store, cluster_config.partitions, self._connect_counts(), self.tuning,
+                asks_nodes=self._settings.projects is not None,
+            )  # fmt: skip
             opened.push_async_callback(backlog.close)
             rate = None
             if self._factor is not None:
                 rate = RateLimiter(self._factor, topics.get, sender, self._timeout_s, self.tuning)
                 opened.push_async_callback(rate.close)
-            router = Router(self._settings.env, topics, cluster_config, store, duplicate_protection=self._protected)
+            router = Router(
+                self._settings.env, topics, cluster_config, store,
+                duplicate_protection=self._protected, projects=self._settings.projects,
+            )  # fmt: skip
             self._pipeline = PutPipeline(router, backlog, rate, sender, self._timeout_s, self._auto_create)
             self._open_store = store
             self._deliver = self._pipeline.deliver
@@ -179,10 +184,10 @@ class Producer:
                         etcd, self._settings.env, connections.config_known_so_far(self._settings)
                     )
                 if topics is None:
-                    topics = TopicCache(etcd, self._settings.env)
+                    topics = TopicCache(etcd, self._settings.env, self._settings.projects)
                     await topics.start()
                     opened.push_async_callback(topics.close)
-                    if isinstance(cluster_config, ClusterConfig):
+                    if isinstance(cluster_config, ClusterConfig) and self._settings.projects is None:
                         templates = TemplateCache(etcd, self._settings.env)
                         opened.push_async_callback(templates.close)
                         provisioner = TopicProvisioner(etcd, self._settings.env, cluster_config, templates, via="a put")
@@ -194,7 +199,8 @@ class Producer:
                 await own.open()
                 opened.push_async_callback(own.close)
                 store = own
-            await store.prepare(_list_lanes(cluster_config), cluster_config.max_queue_backlog or UNLIMITED)
+            if self._settings.projects is None:
+                await store.prepare(_list_lanes(cluster_config), cluster_config.max_queue_backlog or UNLIMITED)
         return store, topics, cluster_config
 
     async def put(

@@ -170,7 +170,9 @@ class Coordination(Protocol):
         """End the lease and delete its keys now; no effect if it is gone already."""
         ...
 
-    def watch(self, prefix: str) -> Watch: ...
+    def watch(self, prefix: str, *, exact: bool = False) -> Watch:
+        """Watch all keys under the prefix; with `exact`, only the key `prefix` itself."""
+        ...
 
     async def status(self) -> str:
         """The server's version, after a read that needs a quorum."""

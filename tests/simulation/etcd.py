@@ -141,7 +141,8 @@ class SimCoordination:
     async def revoke(self, lease: int) -> None:
         await self._ask(lambda: self.etcd.revoke(lease))
 
-    def watch(self, prefix: str) -> SimWatch:
+    def watch(self, prefix: str, *, exact: bool = False) -> SimWatch:
+        assert not exact, "no process of a simulation watches single keys"
         if self._closed:
             raise Unavailable("this connection has been closed")
         watch = SimWatch(self, prefix)

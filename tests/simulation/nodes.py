@@ -71,6 +71,9 @@ class SimQuestions:
         self.listeners[subject] = on_message
         return len(self.listeners)
 
+    def new_inbox(self) -> str:
+        return f"_INBOX.{self._node.id}.{len(self.listeners)}"
+
     def unlisten(self, sid: int) -> None:
         pass
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from evenlane.engine.base import names
-from evenlane.engine.base.config import values
+from evenlane.engine.base.config import secret_files, values
 from evenlane.engine.base.config.scaling import ScalingSettings, check_scaling
 from evenlane.engine.base.config.sources import Sources
 from evenlane.engine.base.durations import MAX_SECONDS
 from evenlane.engine.errors import ConfigError, EvenlaneError
-
-_TOKEN_CHARACTERS = 16
 
 Storage = Literal["file", "memory"]
 Placement = Literal["bounded-ring", "range", "round-robin"]
@@ -81,6 +79,12 @@ class Settings(ScalingSettings):
     dead_letter_keep: Annotated[float, values.duration(1, MAX_SECONDS)] = 30 * 86_400.0
     """How long a new stream keeps dead letters. `evenlane dlq keep` changes it later."""
 
+    # ---- A producer of some projects
+    projects: Annotated[tuple[str, ...] | None, values.list_of(values.name(names.check_project), high=64)] = None
+    """The only projects to which producers of this process put. They then need permissions for these projects alone,
+    and nothing of JetStream's API: they create no streams and no topics. Not set: all projects.
+    """
+
     # ---- Memory of a node
     read_ahead: Annotated[int, values.whole(1, 16_384)] = 256
     """The most messages of one queue whose payload is held in memory."""
@@ -138,6 +142,10 @@ class Settings(ScalingSettings):
     """The client certificate for NATS."""
     nats_key: Annotated[Path | None, values.file] = None
     """The key of the client certificate for NATS."""
+    nats_inbox: Annotated[str, values.inbox] = "_INBOX"
+    """The first words of this process's reply subjects: `_INBOX.` and words of its own, if its user may subscribe to no
+    others.
+    """
     etcd_user: Annotated[str | None, values.text] = None
     """The user name for etcd."""
     etcd_password_file: Annotated[Path | None, values.file] = None
@@ -176,20 +184,14 @@ class Settings(ScalingSettings):
         return self.nats if self.store is None or self.is_in_memory else self.store
 
     def nats_password(self) -> str | None:
-        return _secret("nats_password_file", self.nats_password_file)
+        return secret_files.read("nats_password_file", self.nats_password_file)
 
     def etcd_password(self) -> str | None:
-        return _secret("etcd_password_file", self.etcd_password_file)
+        return secret_files.read("etcd_password_file", self.etcd_password_file)
 
     def http_token(self) -> str | None:
         """Raises ConfigError for one that could be guessed."""
-        token = _secret("http_token_file", self.http_token_file, "token")
-        if token is not None and (len(token) < _TOKEN_CHARACTERS or not token.isascii() or not token.isprintable()):
-            raise ConfigError(
-                f"http_token_file: {self.http_token_file} must hold at least {_TOKEN_CHARACTERS} characters of ASCII,"
-                " such as `openssl rand -hex 32` gives"
-            )
-        return token
+        return secret_files.read_token("http_token_file", self.http_token_file)
 
     def shown(self) -> dict[str, object]:
         """All values in JSON's types, credentials masked."""
@@ -280,18 +282,6 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
             f"group_qps ({origins['group_qps']}): {group_qps:g} is above max_group_qps, "
             f"which is {most:g} ({origins['max_group_qps']})"
         )
-
-
-def _secret(key: str, path: Path | None, what: str = "password") -> str | None:
-    if path is None:
-        return None
-    try:
-        secret = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{key}: {path} can't be read as text: {error}") from error
-    if not secret:
-        raise ConfigError(f"{key}: {path} is empty: it must hold the {what}")
-    return secret
 
 
 def _format(value: object) -> object:

@@ -231,6 +231,19 @@ def _store_url(value: object) -> str:
     return url
 
 
+_INBOX = re.compile(r"_INBOX(\.[A-Za-z0-9_-]{1,64}){0,4}", re.ASCII)
+
+
+def inbox(value: object) -> str:
+    """`_INBOX`, or more words after it."""
+    prefix = text(value)
+    if not _INBOX.fullmatch(prefix):
+        raise ValueError(
+            f"{format_value(value)} is not a prefix of reply subjects: write _INBOX.NAME, of letters, digits, _ and -"
+        )
+    return prefix
+
+
 def host_port(value: object) -> str:
     address = text(value)
     match = _HOST_PORT.fullmatch(address)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
+from evenlane.engine.cluster.keys_watch import KeysWatch
 from evenlane.engine.cluster.topics.lost_topics import LostTopics
 from evenlane.engine.core.message.error_text import refusal, shorten
 from evenlane.engine.errors import InvalidName, UnknownProject
@@ -16,7 +17,7 @@ from evenlane.ring.coordination.ports import Listing
 from evenlane.ring.coordination.revisions import KeyRevisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from evenlane.quota.topics.topic import Topic
     from evenlane.ring.coordination.ports import Coordination, Event, KeyValue, Watch
@@ -29,7 +30,8 @@ _MOST_NAMED = 20  # per log entry
 
 
 class TopicCache:
-    """Accepted topics by project. Call `start` before any lookup, and `close` at the end.
+    """Accepted topics by project. Call `start` before any lookup, and `close` at the end. With `projects`, only the
+    topics of these are read.
 
     Each callback in `on_change` is called on the event loop with the project and its new topic (None: deleted) for each
     change, including those of the first listing. An invalid value under `accepted/` changes nothing; `refused` counts
@@ -39,13 +41,13 @@ class TopicCache:
     Invariant: each lost project is in `_topics`.
     """
 
-    def __init__(self, coordination: Coordination, env: str) -> None:
+    def __init__(self, coordination: Coordination, env: str, projects: Sequence[str] | None = None) -> None:
         self.on_change: list[OnChange] = []
         self.on_lost: Callable[[LostTopics], None] = lambda _lost: None
         self.refused = 0
         self._coordination = coordination
         self._env = env
-        self._prefix = names.key(env, "accepted", "")
+        self._prefix, self._projects = names.key(env, "accepted", ""), projects
         self._topics: dict[str, Accepted] = {}
         self._bad: dict[str, int] = {}  # project -> mod-revision, so that each bad value is counted and logged once
         self._revisions = KeyRevisions()
@@ -57,14 +59,20 @@ class TopicCache:
         """Start following topics; return when all are known. Raises CoordinationError if etcd doesn't answer."""
         if self._watch is not None:
             raise RuntimeError("the topics are already being watched")
-        await self._coordination.get(names.key(self._env, "settings"))  # a watch would wait silently for etcd
-        self._watch = self._coordination.watch(self._prefix)
+        for key in ("settings", *(f"accepted/{project}" for project in self._projects or ())):
+            await self._coordination.get(names.key(self._env, key))  # a watch would wait silently for etcd
+        self._watch = self._make_watch()
         try:
             self._take(await anext(self._watch))
         except BaseException:
             await self.close()
             raise
         self._following = asyncio.create_task(self._follow(self._watch), name="topics")
+
+    def _make_watch(self) -> Watch:
+        if self._projects is None:
+            return self._coordination.watch(self._prefix)
+        return KeysWatch(self._coordination, [f"{self._prefix}{project}" for project in self._projects])
 
     def get(self, project: str) -> Accepted | None:
         return self._topics.get(project)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +14,6 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.gc_candidates import GroupCandidates
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.records.group_gc_messages import GroupReply, GroupRequest, subject
-from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import Unreachable
 from evenlane.ring.membership.records import OwnerRecord
@@ -101,7 +99,7 @@ class GroupCollector:
     async def _ask_on(self, connection: RequestBus) -> None:
         """Ask questions on this connection without end. Raises Unreachable, Disconnected, CoordinationError."""
         await connection.open()
-        inbox = f"{INBOX}{token_hex(11)}"
+        inbox = connection.new_inbox()
         connection.listen(inbox, self._on_reply)
         while True:
             await self._wait_until_due()

@@ -49,6 +49,13 @@ def subject(env: str, node: str) -> str:
     return f"backlog.{env}.{node.replace('.', '_')}"
 
 
+def request_subject(env: str, project: str) -> str:
+    """The subject on which a producer that may not read reports about all projects asks for those of one; `*` for the
+    requests about all projects.
+    """
+    return f"ask.{env}.backlog.{project}"
+
+
 def encode_report(node: str, number: int, at: int, entries: Sequence[BacklogEntry]) -> Iterator[bytes]:
     """The reports, in as many messages as needed, each complete in itself."""
     for start in range(0, len(entries), _MOST_ENTRIES):

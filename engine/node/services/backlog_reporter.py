@@ -17,7 +17,14 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
-from evenlane.engine.core.records.backlog_report import BacklogEntry, encode_report, partitions_of, subject
+from evenlane.engine.core.records.backlog_report import (
+    BacklogEntry,
+    encode_report,
+    partitions_of,
+    request_subject,
+    subject,
+)
+from evenlane.engine.core.request_bus import INBOX, SERVICE_INBOX
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,6 +43,7 @@ EVERY_S = 1.0
 _HOUR = 3_600_000_000_000  # ns
 _SLICE = 200  # queues counted per turn of the loop
 _ASKS = 64  # requests to the store per report
+_MOST_ASKED = 1_000  # projects, and requests for each
 _HELD_S = 1.0  # how long one report waits for the store
 
 
@@ -46,7 +54,8 @@ class BacklogReporter:
         self, connection: RequestBus, env: str, node: Node, topic_cache: TopicCache, *, every_s: float = EVERY_S
     ) -> None:
         self._connection, self._node, self._topic_cache, self._every_s = connection, node, topic_cache, every_s
-        self._subject = subject(env, node.id)
+        self._subject, self._requests = subject(env, node.id), request_subject(env, "*")
+        self._asked: dict[str, set[str]] = {}  # the reply subjects of producers that wait for a report, by project
         self._tally = PartitionTally(node)
         self._number = 0
         self._reporting: asyncio.Task[None] | None = None
@@ -57,6 +66,7 @@ class BacklogReporter:
         for project, accepted in self._topic_cache.all().items():
             self._tally.on_topic_change(project, accepted)
         self._topic_cache.on_change.append(self._tally.on_topic_change)
+        self._connection.listen(self._requests, self._on_request)
         self._reporting = asyncio.create_task(self._keep_reporting(), name="backlog counts")
 
     async def close(self) -> None:
@@ -84,6 +94,22 @@ class BacklogReporter:
         for message in encode_report(self._node.id, self._number, at, entries):
             self._connection.send(self._subject, message)
             self._number += 1
+        asked, self._asked = self._asked, {}
+        for project, inboxes in asked.items():
+            own = [entry for entry in entries if entry.project == project]
+            for message in encode_report(self._node.id, self._number, at, own):
+                for inbox in inboxes:
+                    self._connection.send(inbox, message)
+
+    def _on_request(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+        """Note a producer that may not read the reports about all projects: the next report answers it."""
+        project, inbox = asked.rpartition(b".")[2].decode("utf-8", "replace"), reply.decode("utf-8", "replace")
+        if not inbox.startswith((INBOX, SERVICE_INBOX)) or not inbox.isascii() or not inbox.isprintable():
+            return
+        if len(self._asked) < _MOST_ASKED and names.is_project(project):
+            inboxes = self._asked.setdefault(project, set())
+            if len(inboxes) < _MOST_ASKED:
+                inboxes.add(inbox)
 
 
 class PartitionTally:

@@ -17,6 +17,8 @@ from evenlane.engine.producer.put import Put
 from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from evenlane.engine.core.ports import ClusterLayout, Store
     from evenlane.quota.topics.topic import Accepted
 
@@ -59,9 +61,10 @@ class Router:
         store: Store,
         *,
         duplicate_protection: bool = True,
+        projects: Collection[str] | None = None,
     ) -> None:
         self._env, self._topics, self._cluster_config, self._store = env, topics, cluster_config, store
-        self._protected = duplicate_protection
+        self._protected, self._projects = duplicate_protection, projects
         self._priorities = frozenset(cluster_config.priorities)
         self._middle = cluster_config.priorities[len(cluster_config.priorities) // 2]
         self._routes: dict[str, Route] = {}
@@ -124,6 +127,10 @@ class Router:
 
     def _new_route(self, project: Any, accepted: Accepted | None, before: Route | None) -> Route:
         names.check_project(project)
+        if self._projects is not None and project not in self._projects:
+            raise InvalidPut(
+                f"project {project!r} is not one of this producer's (setting projects): {', '.join(self._projects)}"
+            )
         if accepted is None:
             self._routes.pop(project, None)
             raise UnknownProject.of(project, self._env)

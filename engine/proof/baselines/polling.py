@@ -48,8 +48,8 @@ class PollingWatch:
 
 
 class _PollingCoordination(EtcdCoordination):
-    def watch(self, prefix: str) -> Watch:  # type: ignore[override]  # narrower there
-        return PollingWatch(self, prefix) if prefix.endswith("/accepted/") else super().watch(prefix)
+    def watch(self, prefix: str, *, exact: bool = False) -> Watch:  # type: ignore[override]  # narrower there
+        return PollingWatch(self, prefix) if prefix.endswith("/accepted/") else super().watch(prefix, exact=exact)
 
 
 class _PollingConnections(Connections):

@@ -52,6 +52,7 @@ def nats_options(settings: Settings) -> NatsOptions:
         cert=_path(settings.nats_cert),
         key=_path(settings.nats_key),
         monitor=settings.nats_monitor or (),
+        inbox=settings.nats_inbox,
     )
 
 

@@ -227,4 +227,4 @@ class JetStreamFeed:
 
     @property
     def _inbox(self) -> str:
-        return f"_INBOX.feed.{self._source.stream}.{self._name}"
+        return self._connection.inbox(f"feed.{self._source.stream}.{self._name}")

@@ -100,7 +100,7 @@ class Scan(Generic[T]):
                 done.set_exception(Disconnected("NATS went away before it answered"))
 
         self._connection.on_lost.append(on_lost)
-        inbox = f"_INBOX.scan.{name}"
+        inbox = self._connection.inbox(f"scan.{name}")
         sid = self._connection.listen(inbox, on_message)
         request = msgspec.json.encode({"batch": expected, "no_wait": True})
         try:

@@ -77,6 +77,7 @@ class JetStreamStore:
         self._backlogs: BacklogThrottle | None = None  # None until it is open
         self._upkeep: list[asyncio.Task[None]] = []
         self._elections = 0
+        self._is_prepared = False  # otherwise this process only puts, and may not look at streams
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
         log = names.settled_stream(env)
@@ -140,6 +141,7 @@ class JetStreamStore:
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
         if queue_limit is not None:
             self._publisher.queue_limit = queue_limit
+        self._is_prepared = True
         desired = [
             streams.lane_config(
                 self._env, lane, self._storage, self._replicas, self._window_s, self._publisher.queue_limit
@@ -297,11 +299,13 @@ class JetStreamStore:
         seconds = 0
         while True:
             await asyncio.sleep(1)
-            if self._publisher.found_no_stream and self.is_connected:
+            if not self._is_prepared or not self.is_connected:
+                continue
+            if self._publisher.found_no_stream:
                 self._publisher.found_no_stream = False
                 with contextlib.suppress(Lost, Refused, ConfigError):
                     await self.prepare([])
             seconds += 1
-            if seconds % _CLOCK_EVERY_S == 0 and self.is_connected:
+            if seconds % _CLOCK_EVERY_S == 0:
                 with contextlib.suppress(Lost, Refused):
                     self._note_log(await self._clock.read(self._connection, names.settled_stream(self._env)))

@@ -14,7 +14,7 @@ import msgspec
 from evenlane.engine.core.ports import Disconnected, Lost
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.store.jetstream.api import write_errors
-from evenlane.engine.store.jetstream.client.replies import ApiError
+from evenlane.engine.store.jetstream.client.replies import ApiError, Denied
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +54,7 @@ class Writability:
         self._known: dict[str, Unwritable] = {}
         self._asked: defaultdict[str, int] = defaultdict(int)  # stream -> round, if replicated
         self._round = 0
+        self._is_denied = False  # this client may ask nothing: it knows the refusals of its puts only
 
     def note(self, ack: PubAck) -> None:
         """Note a stream's answer to a put."""
@@ -68,7 +69,8 @@ class Writability:
         account = await self._account()
         if account is not None:
             return dict.fromkeys(streams, account)
-        await self._ask(self._turn(streams))
+        if not self._is_denied:
+            await self._ask(self._turn(streams))
         now = self._now()
         self._refused = {each: (why, until) for each, (why, until) in self._refused.items() if now < until}
         found = {stream: self._known[stream] for stream in streams if stream in self._known}
@@ -76,9 +78,14 @@ class Writability:
 
     async def _account(self) -> Unwritable | None:
         try:
-            return write_errors.of_account(await self._connection.api("INFO", timeout=self._answer_s), _ROOM)
+            info = await self._connection.api("INFO", timeout=self._answer_s)
+            self._is_denied = False
+            return write_errors.of_account(info, _ROOM)
         except (Disconnected, TimeoutError) as error:
             raise Lost(str(error) or "NATS did not answer in time") from error
+        except Denied:
+            self._is_denied = True
+            return None
         except ApiError as error:
             return write_errors.of_deletion(error.err_code, str(error))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from itertools import count
+from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.core.request_bus import NO_RESPONDERS
+from evenlane.engine.core.request_bus import INBOX, NO_RESPONDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +75,9 @@ class MemoryBus:
         if self._own is not None:
             self._own.discard(sid)
         self._broker.unlisten(sid)
+
+    def new_inbox(self) -> str:
+        return f"{INBOX}{token_hex(11)}"
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         self._opened()

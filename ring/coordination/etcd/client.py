@@ -135,10 +135,10 @@ class EtcdCoordination:
         with contextlib.suppress(LeaseGone):
             await self._unary("leasestub", "LeaseRevoke", _rpc.LeaseRevokeRequest(ID=lease))
 
-    def watch(self, prefix: str) -> EtcdWatch:
+    def watch(self, prefix: str, *, exact: bool = False) -> EtcdWatch:
         if self._is_closed:
             raise explain_closed(self._address)
-        watch = EtcdWatch(self._address, prefix, self._watches.discard, gate=self._gate)
+        watch = EtcdWatch(self._address, prefix, self._watches.discard, gate=self._gate, exact=exact)
         self._watches.add(watch)
         return watch
 

@@ -16,9 +16,9 @@ _PAGE = 1_000  # keys per request, so that no reply takes longer than its deadli
 class Paging:
     """A listing in pages, all as of the first one's revision. Used by calls and by watches."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, exact: bool = False) -> None:
         self._first = prefix.encode() or b"\0"
-        self._end = range_end(prefix)
+        self._end = b"" if exact else range_end(prefix)
         self._revision = 0
         self._items: list[KeyValue] = []
         self.complete = False
@@ -66,11 +66,11 @@ def delete_request(key: str) -> Any:
     return etcdrpc.DeleteRangeRequest(key=key.encode())
 
 
-def watch_request(prefix: str, revision: int) -> Any:
+def watch_request(prefix: str, revision: int, *, exact: bool = False) -> Any:
     return etcdrpc.WatchRequest(
         create_request=etcdrpc.WatchCreateRequest(
             key=prefix.encode() or b"\0",
-            range_end=range_end(prefix),
+            range_end=b"" if exact else range_end(prefix),
             start_revision=revision,
             progress_notify=True,  # distinguishes a quiet stream from a dead one
         )

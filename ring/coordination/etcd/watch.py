@@ -49,9 +49,11 @@ class EtcdWatch:
         on_ended: Callable[["EtcdWatch"], object] = lambda _: None,
         silent_s: float = _SILENT_S,
         gate: ForkGate | None = None,
+        *,
+        exact: bool = False,
     ) -> None:
         self._address = address
-        self._prefix = prefix
+        self._prefix, self._exact = prefix, exact
         self._on_ended = on_ended
         self._loop = asyncio.get_running_loop()
         self._arrived: deque[Listing | Event] = deque()
@@ -147,9 +149,10 @@ class EtcdWatch:
             with self._gate or contextlib.nullcontext():
                 client = connect(self._address, self._address.target())
                 self._use(client)
-            listing = _list_prefix(client, self._prefix, self._address.deadline_s)
+            listing = _list(client, Paging(self._prefix, exact=self._exact), self._address.deadline_s)
             yield [listing]
-            with contextlib.closing(_stream(client, self._prefix, listing.revision + 1, self._note_reply)) as batches:
+            request = watch_request(self._prefix, listing.revision + 1, exact=self._exact)
+            with contextlib.closing(_stream(client, request, self._note_reply)) as batches:
                 yield from batches
         except grpc.RpcError as error:
             raise explain_error(self._address, error) from error
@@ -170,19 +173,16 @@ class EtcdWatch:
             _log.log(level, "a watch of etcd is lost, and is made anew", extra=context)
 
 
-def _list_prefix(client: etcd3.Etcd3Client, prefix: str, deadline_s: float) -> Listing:
-    paging = Paging(prefix)
+def _list(client: etcd3.Etcd3Client, paging: Paging, deadline_s: float) -> Listing:
     while not paging.complete:
         paging.add_page(client.kvstub.Range(paging.request(), deadline_s, metadata=client.metadata))
     return paging.listing()
 
 
-def _stream(
-    client: etcd3.Etcd3Client, prefix: str, revision: int, on_reply: Callable[[], None] = lambda: None
-) -> Generator[list[Event], None, None]:
-    """The events from this revision on; `on_reply` is called for each reply."""
+def _stream(client: etcd3.Etcd3Client, request: Any, on_reply: Callable[[], None]) -> Generator[list[Event]]:
+    """The events that are requested; `on_reply` is called for each reply."""
     requests: SimpleQueue[Any] = SimpleQueue()
-    requests.put(watch_request(prefix, revision))
+    requests.put(request)
     # A member that has lost its leader would stay silent; with this it ends the stream.
     metadata = (*(client.metadata or ()), ("hasleader", "true"))
     stub = etcd3.etcdrpc.WatchStub(client.channel)

@@ -94,10 +94,10 @@ class MemoryCoordination:
     async def revoke(self, lease: int) -> None:
         self._reach().revoke(lease)
 
-    def watch(self, prefix: str) -> "MemoryWatch":
+    def watch(self, prefix: str, *, exact: bool = False) -> "MemoryWatch":
         if self._unanswered == _CLOSED:
             self._reach()
-        watch = MemoryWatch(self, prefix)
+        watch = MemoryWatch(self, prefix, exact=exact)
         self._watches.add(watch)
         return watch
 
@@ -125,9 +125,9 @@ _CLOSED = "this connection has been closed"
 class MemoryWatch:
     """`evenlane.ring.coordination.ports.Watch`: reads the store's history from its position, `_seen`."""
 
-    def __init__(self, client: MemoryCoordination, prefix: str) -> None:
+    def __init__(self, client: MemoryCoordination, prefix: str, *, exact: bool = False) -> None:
         self._client = client
-        self._prefix = prefix
+        self._prefix, self._exact = prefix, exact
         self._seen: int | None = None  # revision; None: it must list
         self._restored = client.store.restored
         self._read: deque[Event] = deque()
@@ -169,7 +169,11 @@ class MemoryWatch:
         if self._seen is None or self._seen < store.compacted or self._restored != store.restored:
             listing = store.list(self._prefix)
             self._seen, self._restored = listing.revision, store.restored
-            return listing
-        self._read.extend(store.events_after(self._seen, self._prefix))
+            return Listing(listing.revision, tuple(item for item in listing.items if self._is_watched(item)))
+        events = store.events_after(self._seen, self._prefix)
+        self._read.extend(event for event in events if self._is_watched(event.item))
         self._seen = store.revision
         return self._read.popleft() if self._read else None
+
+    def _is_watched(self, item: KeyValue) -> bool:
+        return not self._exact or item.key == self._prefix

@@ -226,3 +226,14 @@ class TestClient:
         await other.put(world.prefix + "a", b"", lease)
         await other.close()
         assert lease == (await client.get(world.prefix + "a")).lease
+
+
+async def test_exact_watch_reports_one_key(world, client):
+    """S1: a client that may read one key alone watches it, and gets nothing of keys that begin with it."""
+    await client.put(world.prefix + "a", b"1")
+    await client.put(world.prefix + "ab", b"1")
+    watch = client.watch(world.prefix + "a", exact=True)
+    assert ("listing", "a") == short(await next_update(watch))
+    await client.put(world.prefix + "ab", b"2")
+    await client.put(world.prefix + "a", b"2")
+    assert ("put", "a", "2") == short(await next_update(watch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,12 @@ _READINGS = 4  # of the server's clock, one per minute
 
 class ServerClock:
     """The server's time in a response, less our time of receiving it. A reading is too low by the response's travel
-    time, and never too high, so nothing is due early. The highest of the last readings is the best.
+    time, and never too high, so nothing is due early. The highest of the last readings is the best. Without a reading,
+    this machine's clock counts.
     """
 
     def __init__(self) -> None:
-        self.offset = 0  # server's unix ns minus our monotonic ns
+        self.offset = time.time_ns() - now_ns()  # server's unix ns minus our monotonic ns
         self._readings: deque[int] = deque(maxlen=_READINGS)
 
     async def begin(self, connection: Connection, stream: str) -> StreamInfo | None:

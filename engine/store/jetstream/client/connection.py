@@ -11,7 +11,7 @@ from nats.nuid import NUID
 from evenlane.engine.base.aio.futures import fail
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.store.jetstream.client.replies import TIME, Reply, decode_response, read_as
+from evenlane.engine.store.jetstream.client.replies import TIME, Denied, Reply, decode_response, read_as
 from evenlane.engine.store.jetstream.client.transport import Transport
 
 if TYPE_CHECKING:
@@ -33,14 +33,19 @@ class Connection(Transport):
         self._inbox = self.new_inbox()
         self._answers = f"{self._inbox}.".encode()  # prefix of reply subjects, before the token
         self._asked: dict[bytes, asyncio.Future[Reply] | Callable[[Reply | Disconnected], None]] = {}
+        self._requested: dict[asyncio.Future[Reply], str] = {}  # subjects of `request`
         self._tokens = 0
         # called with the reason when no request sent so far will be answered, before the callbacks of `on_lost`
         self.on_unanswered: list[Callable[[str], None]] = []
+        self.on_publish_denied.append(self._fail_denied)
 
-    @staticmethod
-    def new_inbox() -> str:
-        """A subject that no other connection uses, for subscriptions to it or below it."""
-        return f"_INBOX.{NUID().next().decode()}"
+    def new_inbox(self) -> str:
+        """A subject that nothing else uses, for subscriptions to it or below it."""
+        return self.inbox(NUID().next().decode())
+
+    def inbox(self, name: str) -> str:
+        """The reply subject of this name, which is unique, below the prefix of this user's inboxes."""
+        return f"{self._options.inbox}.{name}"
 
     async def open(self) -> None:
         await super().open()
@@ -158,10 +163,20 @@ class Connection(Transport):
             waiting.set_result(Reply(headers, body))
 
     async def request(self, subject: str, body: bytes, headers: bytes = b"", timeout: float = 5.0) -> Reply:  # noqa: ASYNC109
-        """Send a request and wait for the response. Raises Disconnected or TimeoutError."""
-        # (Python 3.11's wait_for swallows a cancellation that comes together with the answer)
-        async with asyncio.timeout(timeout):
-            return await self.ask(subject, body, headers)
+        """Send a request and wait for the response. Raises Denied, Disconnected or TimeoutError."""
+        answer = self.ask(subject, body, headers)
+        self._requested[answer] = subject
+        try:
+            # (Python 3.11's wait_for swallows a cancellation that comes together with the answer)
+            async with asyncio.timeout(timeout):
+                return await answer
+        finally:
+            del self._requested[answer]
+
+    def _fail_denied(self, denied: str) -> None:
+        for answer, subject in self._requested.items():
+            if subject == denied:
+                fail(answer, Denied(denied))
 
     async def api(self, verb: str, request: Any = None, timeout: float = 5.0) -> dict[str, Any]:  # noqa: ASYNC109
         """Call JetStream's API. Raises ApiError, Disconnected, TimeoutError."""

@@ -23,6 +23,7 @@ class NatsOptions:
     cert: str | None = None
     key: str | None = None
     monitor: tuple[str, ...] = ()
+    inbox: str = "_INBOX"  # the first words of reply subjects
     connect_timeout: float = 5.0
 
     def login(self) -> dict[str, Any]:

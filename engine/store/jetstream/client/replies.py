@@ -36,6 +36,13 @@ class ApiError(EvenlaneError):
         self.code, self.err_code = code, err_code
 
 
+class Denied(ApiError):
+    """This user may not publish to the subject of a request."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject.removeprefix("$JS.API."), 403, 0, f"this user may not publish to {subject}")
+
+
 def decode_response(verb: str, reply: Reply) -> dict[str, Any]:
     """The decoded response of JetStream's API. Raises ApiError, and Disconnected for a malformed response."""
     if reply.headers.startswith(b"NATS/1.0 503"):

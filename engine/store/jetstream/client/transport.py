@@ -27,6 +27,7 @@ _log = structlog.get_logger(__name__)
 
 _FAREWELL_S = 0.5
 _CLOSING_S = 2.0
+_MOST_DENIED = 100  # subjects
 
 
 class Transport(ABC):
@@ -39,7 +40,10 @@ class Transport(ABC):
         self._client: Client = GuardedClient()
         self.outbox = Outbox(self._client)
         self._parser = LeanParser(self._client)
+        self._parser.on_denied = self._on_denied
         self._client._ps = self._parser  # type: ignore[assignment]
+        self._denied: set[tuple[str, str]] = set()  # what and subject, so that each is logged once per connection
+        self.on_publish_denied: list[Callable[[str], None]] = []  # called with the subject
         # grows whenever earlier answers of the servers may no longer hold
         self.incarnation = 0
         self.on_lost: list[Callable[[], None]] = []
@@ -152,8 +156,18 @@ class Transport(ABC):
 
     async def _on_back(self) -> None:
         _log.info("NATS is back", connection=self._name)
+        self._denied.clear()
         self.incarnation += 1
         call_all(self.on_back)
+
+    def _on_denied(self, what: str, subject: str) -> None:
+        """The user has no permission for this subject. The server drops what was published, and answers nothing."""
+        if (what, subject) not in self._denied and len(self._denied) < _MOST_DENIED:
+            self._denied.add((what, subject))
+            _log.warning("NATS denies a subject", connection=self._name, what=what, subject=subject[:200])
+        if what == "publish":
+            for denied in self.on_publish_denied:
+                denied(subject)
 
     def send(self, subject: str, body: bytes, headers: bytes = b"", reply: str = "") -> None:
         """Queue one publish. Raises Disconnected if there is no connection."""

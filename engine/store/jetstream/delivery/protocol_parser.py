@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -22,6 +23,7 @@ _log = structlog.get_logger(__name__)
 
 _M, _H, _P, _I, _MINUS, _PLUS = b"MHPI-+"
 _FULL = 32 << 10  # bytes; after a chunk of this size, more data is already waiting
+_DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"\s]+)"', re.IGNORECASE)
 _LONGEST_LINE = 1 << 20  # bytes; INFO of a large cluster is long, but a NATS server sends nothing longer
 
 
@@ -36,6 +38,8 @@ class LeanParser:
         self._client = client
         # by subscription id as in the protocol line: called with (subject, reply, header block or b"", body)
         self.raw: dict[bytes, Callable[[bytes, bytes, bytes, bytes], None]] = {}
+        # called with "publish" or "subscription", and the subject for which the user has no permission
+        self.on_denied: Callable[[str, str], None] = lambda _what, _subject: None
         self.reset()
 
     def reset(self) -> None:
@@ -126,16 +130,18 @@ class LeanParser:
                 raise ProtocolError("nats: malformed INFO") from error
             await client._process_info(greeting)
         elif kind == _MINUS:
-            await self._error(line[4:].strip().lower().decode("utf-8", "replace"))
+            await self._error(line[4:].strip().decode("utf-8", "replace"))
         elif kind != _PLUS:
             raise ProtocolError(f"nats: unknown protocol {line[:40]!r}")
 
     async def _error(self, text: str) -> None:
-        # nats-py closes finally on any unknown error; a node must reconnect instead.
-        if "authorization" in text or "permissions" in text:
-            await self._client._process_err(text)
+        if (denied := _DENIED.search(text)) is not None:
+            self.on_denied(denied[1].lower(), denied[2])
+        elif "permissions" in text.lower():
+            await self._client._process_err(text.lower())
         else:
-            await self._client._process_op_err(Error(f"nats: {text}"))
+            # nats-py would close finally, even after another password was set on the server. A node must reconnect.
+            await self._client._process_op_err(Error(f"nats: {text.lower()}"))
 
 
 def _sizes(words: list[bytes], body: int) -> tuple[bytes, bytes, bytes, int, int]:

@@ -94,7 +94,7 @@ class _Consumer:
         request = {"stream_name": stream, "config": config}
         made = await self._connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{stream}", request, timeout=_ANSWER_S)
         self._name, self.exhausted = made.name, not made.num_pending
-        self._inbox = f"_INBOX.range.{self._name}"
+        self._inbox = self._connection.inbox(f"range.{self._name}")
         self._sid = self._connection.listen(self._inbox, self._take)
         self._connection.on_lost.append(self._on_lost)
         return self

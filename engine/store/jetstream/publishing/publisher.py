@@ -41,6 +41,7 @@ class Publisher:
         self._outbox = connection.outbox
         self._slots = ReplySlots(connection.new_inbox())
         connection.on_unanswered.append(self._fail)
+        connection.on_publish_denied.append(self._on_denied)
         self.queue_limit: int | None = None
         self.found_no_stream = False
 
@@ -93,6 +94,9 @@ class Publisher:
     def give_up(self, mark: int) -> None:
         """Fail puts from before this mark that still have no answer: none will come."""
         self._slots.give_up(mark, Lost("NATS did not answer in time"))
+
+    def _on_denied(self, subject: str) -> None:
+        self._slots.refuse(subject, Refused(f"this user of NATS may not publish to {subject}"))
 
     def _fail(self, why: str) -> None:
         self._slots.fail(Lost(why))

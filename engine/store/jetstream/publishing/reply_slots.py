@@ -44,11 +44,12 @@ class StreamSlots:
 class ReplySlot:
     """A reply subject."""
 
-    __slots__ = ("answered", "generation", "number", "reply", "sequence", "stream")
+    __slots__ = ("answered", "generation", "number", "reply", "sequence", "stream", "target")
 
     def __init__(self, reply: bytes, stream: StreamSlots, answered: Answered) -> None:
         self.reply, self.stream, self.generation = reply, stream, stream.generation
         self.answered: Answered | None = answered  # that of its put, None while it has none
+        self.target: PutTarget | None = None  # that of its last put
         self.number = 0  # of its last put among all puts of the connection
         self.sequence = 0  # of the last message that was acknowledged on it
 
@@ -101,6 +102,7 @@ class ReplySlots:
             slot = ReplySlot(b"%b%x" % (self._prefix, self._made), stream, answered)
         self.puts += 1
         slot.number = self.puts
+        slot.target = target
         self._waiting[slot.reply] = slot
         return slot.reply
 
@@ -132,6 +134,13 @@ class ReplySlots:
         for stream in self._streams.values():
             stream.end_generation()
         self.give_up(self.puts, why)
+
+    def refuse(self, subject: str, why: Exception) -> None:
+        """Fail the unanswered puts to this subject: the server has dropped them."""
+        denied = subject.encode()
+        for slot in list(self._waiting.values()):
+            if slot.target is not None and slot.target.subject == denied:
+                self._answer(slot, why)
 
     def give_up(self, mark: int, why: Exception) -> None:
         """Fail those of the first `mark` puts that are unanswered: no answer will come."""

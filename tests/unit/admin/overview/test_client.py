@@ -29,6 +29,9 @@ class Line:
         self.listeners[subject] = on_message
         return subject
 
+    def new_inbox(self):
+        return "_INBOX.test"
+
     def unlisten(self, sid):
         del self.listeners[sid]
 

@@ -95,6 +95,9 @@ class Line:
         self.listeners[len(self.listeners) + 1] = subject, on_message
         return len(self.listeners)
 
+    def new_inbox(self):
+        return "_INBOX.test"
+
     def unlisten(self, sid):
         del self.listeners[sid]
 

@@ -47,6 +47,9 @@ class Wire:
     async def close(self):
         pass
 
+    def new_inbox(self):
+        return f"_INBOX.{self.opened}"
+
     def listen(self, subject, callback):
         self.listeners[subject] = callback
 

@@ -249,10 +249,13 @@ class Wire:
     """A connection that records the sent messages."""
 
     def __init__(self):
-        self.sent, self.opened = [], 0
+        self.sent, self.opened, self.listeners = [], 0, {}
 
     async def open(self):
         self.opened += 1
+
+    def listen(self, subject, on_message):
+        self.listeners[subject] = on_message
 
     def send(self, to, body):
         self.sent.append((to, decode_report(body)))
@@ -274,3 +277,30 @@ async def test_node_reports_repeatedly_until_closed():
         await reporter.close()
         assert (0, []) == (wire.opened, topic_cache.on_change)
         assert "backlog counts" not in {task.get_name() for task in asyncio.all_tasks()}
+
+
+@pytest.mark.parametrize(
+    ("project", "reply", "answered"),
+    [
+        ("acme", "_INBOX.a.1", ["acme"]),
+        ("other", "_INBOX.a.1", []),
+        ("acme", "lanes.online.0.other.0.mid", []),
+        ("acme", "_INBOX.a\r\nPUB x 0", []),
+    ],
+)
+async def test_producer_of_one_project_gets_its_count_alone(project, reply, answered):
+    """S1: a producer that may not read the reports about all projects asks for its own one."""
+    limited = topic(max_backlog=100)
+    async with gated(acme=limited, beta=limited) as world:
+        node = await world.node(world.handle)
+        wire, topic_cache = Wire(), FakeTopicCache(acme=limited, beta=limited)
+        reporter = BacklogReporter(wire, "online", node, topic_cache, every_s=0.01)
+        await reporter.open()
+        await until(lambda: len(wire.sent) > 2)
+        asked = f"ask.online.backlog.{project}".encode()
+        wire.listeners["ask.online.backlog.*"](asked, reply.encode(), b"", b"")
+        before = len(wire.sent)
+        await until(lambda: len(wire.sent) > before + 2)
+        answers = [report for to, report in wire.sent if to == reply]
+        assert answered == [*{entry.project for report in answers for entry in report.entries}]
+        await reporter.close()

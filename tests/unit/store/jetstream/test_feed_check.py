@@ -20,6 +20,9 @@ class Silent:
         self.made += verb.startswith("CONSUMER.CREATE")
         return kind(name=f"c{self.made}", num_pending=0)
 
+    def inbox(self, name):
+        return f"_INBOX.{name}"
+
     def listen(self, _subject, _sink):
         return self.made
 

@@ -161,7 +161,7 @@ def test_callback_may_end_its_own_subscription():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Authorization Violation", "closed"),
+        ("Authorization Violation", "reconnect"),
         ("Permissions Violation for Publish to x", "closed"),
         ("Maximum Control Line Exceeded", "reconnect"),
         ("Unknown Protocol Operation", "reconnect"),
@@ -171,6 +171,16 @@ def test_callback_may_end_its_own_subscription():
 )
 def test_only_permanent_errors_close_connection(text, expected):
     assert [expected] == [event[0] for event in parse(f"-ERR '{text}'\r\n".encode())]
+
+
+@pytest.mark.parametrize("what", ["Publish", "Subscription"])
+async def test_denied_subject_is_reported_as_the_server_writes_it(what):
+    """S1: a permission that is missing closes nothing, and subjects keep their capitals."""
+    parser, client = parsing()
+    seen = []
+    parser.on_denied = lambda *denied: seen.append(denied)
+    await parser.parse(f"-ERR 'Permissions Violation for {what} to \"lanes.online.5.Acme.0.mid\"'\r\nPING\r\n".encode())
+    assert ([(what.lower(), "lanes.online.5.Acme.0.mid")], [("ping",)]) == (seen, client.events)
 
 
 @pytest.mark.parametrize(("size", "expected"), [(32 << 10, ["in between"]), (1 << 10, [])])

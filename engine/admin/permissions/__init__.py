@@ -1,0 +1,1 @@
+"""Permission sets of least privilege, for the users of NATS and etcd."""

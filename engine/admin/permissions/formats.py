@@ -1,0 +1,84 @@
+"""Writes a role as the configuration of nats-server and as commands for etcdctl. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from evenlane.engine.admin.permissions.roles import Role
+
+
+ACCOUNT = "EVENLANE"
+"""The NATS account that holds the streams, in what is printed."""
+
+
+def nats_config(role: Role) -> str:
+    """Return a definition for the top level of nats-server's configuration. A user has it by `permissions: $NAME`."""
+    lines = [
+        *_comments(role),
+        f'# In the server\'s users: {{ user: "{role.name}", password: "...", permissions: ${role.name}-permissions }}',
+        f"{role.name}-permissions = {{",
+        *_subjects("publish", role.publish),
+        *_subjects("subscribe", role.subscribe),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def nats_account(role: Role) -> str:
+    """Return `nats_config` for an account of the user's own, which reaches only what another account exports. Raises
+    ConfigError for a role that has none.
+    """
+    if role.exports:
+        usage = f"{ACCOUNT}: {{ jetstream: enabled, exports: ${role.name}-exports, users: [...] }}"
+        entries = [f'{{ service: "{each}", response: stream }}' for each in role.exports]
+        name = f"{role.name}-exports"
+    elif role.imports:
+        usage = f"{role.name}: {{ imports: ${role.name}-imports, users: [...] }}"
+        entries = [f'{{ service: {{ account: {ACCOUNT}, subject: "{each}" }} }}' for each in role.imports]
+        name = f"{role.name}-imports"
+    else:
+        raise ConfigError("--format nats-account: only nodes, and producers with --project, have accounts of their own")
+    lines = [f"# In the server's accounts: {usage}", f"{name} = [", *(f"  {each}" for each in entries), "]"]
+    return nats_config(role) + "\n".join(lines) + "\n"
+
+
+def etcd_commands(role: Role) -> str:
+    """Return commands for a shell, to be run as etcd's root. They make the role, and its user with the password that is
+    on stdin.
+    """
+    grants = [*((key, "readwrite" if key in role.read else "write") for key in role.write)]
+    grants += [(key, "read") for key in role.read if key not in role.write]
+    lines = [
+        *_comments(role),
+        "# Run this as etcd's root, with the user's password on stdin.",
+        "set -e",
+        f"etcdctl role add {role.name}",
+        *(_grant(role.name, key, kind) for key, kind in grants),
+        f"etcdctl user add {role.name} --interactive=false",
+        f"etcdctl user grant-role {role.name} {role.name}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _comments(role: Role) -> Iterable[str]:
+    yield f"# The permissions of {role.name}. Its process needs the settings:"
+    for key, value in role.settings.items():
+        yield f"#   {key} = {json.dumps(value.split(',') if key == 'projects' else value)}"
+
+
+def _subjects(what: str, subjects: Iterable[str]) -> Iterable[str]:
+    yield f"  {what}: {{ allow: ["
+    for subject in subjects:
+        yield f"    {json.dumps(subject)}"
+    yield "  ] }"
+
+
+def _grant(role: str, key: str, kind: str) -> str:
+    prefix = "--prefix=true " if key.endswith("/") else ""
+    return f"etcdctl role grant-permission {prefix}{role} {kind} {key}"

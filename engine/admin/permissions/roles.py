@@ -1,0 +1,148 @@
+"""What each role needs in NATS and etcd, and nothing else (docs/how-to/secure.md). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from evenlane.engine.base import names
+from evenlane.engine.errors import ConfigError, InvalidName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+RoleName = Literal["node", "producer", "reporter", "operator"]
+
+_ELECTIONS = "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*"
+_CONSUMERS = ("CONSUMER.CREATE.*", "CONSUMER.DELETE.*.*", "CONSUMER.MSG.NEXT.*.*")
+_READS = ("STREAM.LIST", "STREAM.INFO.*", *_CONSUMERS)
+_STREAMS = ("INFO", "STREAM.CREATE.*", "STREAM.UPDATE.*", "STREAM.MSG.GET.*", "STREAM.MSG.DELETE.*", "DIRECT.GET.*")
+_OF_NODES = (
+    "settings", "topics/", "authors/", "accepted/", "history/", "templated/", "nodes/", "leader", "generation", "plan/",
+    "owners/", "epochs/", "done/", "held/",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """The permissions of one user. Keys of etcd that end with `/` are prefixes.
+
+    `name` is that of the user in NATS and of the role in etcd. `settings` are those of the process. `exports` and
+    `imports` are services between accounts of NATS: those that the account of the nodes offers, and those that the
+    account of a producer needs.
+    """
+
+    name: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+    read: tuple[str, ...]
+    write: tuple[str, ...]
+    settings: dict[str, str]
+    exports: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+
+
+def make_role(kind: RoleName, env: str, projects: Sequence[str] = (), name: str | None = None) -> Role:
+    """Return a role. `projects` are those of a producer, none for a producer of all projects. Raises ConfigError,
+    InvalidName.
+    """
+    names.check_env(env)
+    for project in projects:
+        names.check_project(project)
+    if projects and kind != "producer":
+        raise ConfigError(f"--project: a {kind} works for all projects: only a producer can be limited to some")
+    own = _name(kind, projects, name)
+    if kind == "producer":
+        return _producer(own, env, tuple(dict.fromkeys(projects)))
+    return {"node": _node, "reporter": _reporter, "operator": _operator}[kind](own, env)
+
+
+def _name(kind: RoleName, projects: Sequence[str], name: str | None) -> str:
+    if name is None:
+        if len(projects) > 1:
+            raise ConfigError("--name: a producer of several projects needs a name that no other user has")
+        return "-".join((kind, *projects))
+    if not names.is_project(name):
+        raise InvalidName(
+            f"name {name!r} is not valid: 1 to 64 letters, digits, '_' or '-', the first a letter or digit"
+        )
+    return name
+
+
+def _node(name: str, env: str) -> Role:
+    streams = (*(f"{kind}.{env}.>" for kind in ("lanes", "later", "dead", "settled", "meter")), f"busy.{env}.*")
+    messages = (f"backlog.{env}.*", f"shares.{env}.>", f"ask.{env}.>")
+    return Role(
+        name,
+        # Nodes answer requests of every user, those of other accounts (_R_) too.
+        publish=(*streams, *messages, "_INBOX.>", "_R_.>", *_api(*_READS, *_STREAMS, "STREAM.PURGE.*")),
+        subscribe=(*_inbox(name), f"ask.{env}.>", f"shares.{env}.>", f"backlog.{env}.*"),
+        read=_keys(env, ""),
+        write=_keys(env, *_OF_NODES),
+        settings=_settings(name, env),
+        exports=(f"lanes.{env}.>", f"later.{env}.>", f"ask.{env}.backlog.*"),
+    )
+
+
+def _producer(name: str, env: str, projects: tuple[str, ...]) -> Role:
+    if not projects:
+        return Role(
+            name,
+            publish=(f"lanes.{env}.>", f"later.{env}.>", *_api("INFO", "STREAM.LIST", "STREAM.INFO.*")),
+            subscribe=(*_inbox(name), f"backlog.{env}.*"),
+            read=_keys(env, "settings", "accepted/", "templates/"),
+            write=(),
+            settings=_settings(name, env),
+        )
+    # The partition comes before the project: which one it is depends on the topic's groups, so any may be used.
+    puts = [subject for each in projects for subject in (f"lanes.{env}.*.{each}.*.*", f"later.{env}.*.{each}.*.*.*")]
+    publish = (*puts, *(f"ask.{env}.backlog.{each}" for each in projects))
+    return Role(
+        name,
+        publish=publish,
+        subscribe=_inbox(name),
+        read=_keys(env, "settings", *(f"accepted/{each}" for each in projects)),
+        write=(),
+        settings=_settings(name, env) | {"projects": ",".join(projects)},
+        imports=publish,
+    )
+
+
+def _reporter(name: str, env: str) -> Role:
+    return Role(
+        name,
+        publish=_api(*_READS),
+        subscribe=_inbox(name),
+        read=_keys(env, "settings", "topics/", "authors/", "accepted/", "history/", "leader"),
+        write=(),
+        settings=_settings(name, env),
+    )
+
+
+def _operator(name: str, env: str) -> Role:
+    asks = (f"ask.{env}.why.*", f"ask.{env}.overview", f"ask.{env}.drop.*")
+    return Role(
+        name,
+        publish=(f"lanes.{env}.>", *asks, *_api(*_READS, *_STREAMS)),  # replay puts into lanes
+        subscribe=_inbox(name),
+        read=_keys(env, ""),
+        # While no node runs, a command does the leader's part.
+        write=_keys(env, "topics/", "authors/", "accepted/", "history/", "templates/", "templated/"),
+        settings=_settings(name, env),
+    )
+
+
+def _api(*verbs: str) -> tuple[str, ...]:
+    return tuple(f"$JS.API.{verb}" for verb in verbs)
+
+
+def _inbox(name: str) -> tuple[str, ...]:
+    return f"_INBOX.{name}.>", _ELECTIONS
+
+
+def _keys(env: str, *ends: str) -> tuple[str, ...]:
+    return tuple(names.key(env, end) for end in ends)
+
+
+def _settings(name: str, env: str) -> dict[str, str]:
+    return {"env": env, "nats_user": name, "nats_inbox": f"_INBOX.{name}", "etcd_user": name}

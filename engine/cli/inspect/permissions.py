@@ -1,0 +1,64 @@
+"""Command `evenlane permissions`: prints the permissions that a process needs in NATS and etcd."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from evenlane.engine.cli.options import CommonOptions, common
+
+
+class Role(StrEnum):
+    """The roles of processes."""
+
+    NODE = "node"
+    PRODUCER = "producer"
+    REPORTER = "reporter"
+    OPERATOR = "operator"
+
+
+class Format(StrEnum):
+    """What reads the permissions."""
+
+    NATS = "nats"
+    NATS_ACCOUNT = "nats-account"
+    ETCD = "etcd"
+
+
+_Role = Annotated[Role, typer.Argument(metavar="ROLE", help="node, producer, operator or reporter.")]
+_Projects = Annotated[
+    list[str] | None, typer.Option("--project", metavar="PROJECT", help="Only this project; may be repeated.")
+]
+_Format = Annotated[
+    Format,
+    typer.Option("--format", metavar="FORMAT", help="nats or nats-account: configuration; etcd: commands for etcdctl."),
+]
+_Name = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="The user's name. Default: the role, and its project.")
+]
+
+
+@common
+def permissions(
+    given: CommonOptions,
+    role: _Role,
+    *,
+    project: _Projects = None,
+    output: _Format = Format.NATS,
+    name: _Name = None,
+) -> None:
+    """Print the permissions that a process needs in NATS or etcd, and no more.
+
+    A node runs handlers, a producer puts, a reporter makes reports, and an operator uses the other commands. The
+    output's first lines name the settings that the process needs. Contacts nothing.
+
+    Example:
+      evenlane permissions node > node.conf
+      evenlane permissions producer --project acme --format etcd
+    """
+    from evenlane.engine.admin.permissions.formats import etcd_commands, nats_account, nats_config
+    from evenlane.engine.admin.permissions.roles import make_role
+
+    made = make_role(role.value, given.load().settings.env, project or (), name)
+    write = {Format.NATS: nats_config, Format.NATS_ACCOUNT: nats_account, Format.ETCD: etcd_commands}[output]
+    typer.echo(write(made), nl=False)
