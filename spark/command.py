@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evenlane.spark.reports.targets import Targets
 
 _SECOND = 1_000_000_000
-_OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key")
+_OF_NATS = ("nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key", "nats_inbox")
 
 _Out = Annotated[
     Path, typer.Option("--out", metavar="DIR", help="Folder of the report; an existing report is replaced.")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ssl
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evenlane.engine.base.certificates import expiry_of_pem
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,12 +21,33 @@ def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.S
     """
     if ca is None and cert is None:
         return None
+    for setting, path in ((f"{of}_ca", ca), (f"{of}_cert", cert)):
+        _check_expiry(setting, path)
     with _translate_errors(f"{of}_ca: {ca} contains no readable certificates in PEM"):
         made = ssl.create_default_context(cafile=ca)
     if cert is not None:
         with _translate_errors(f"{of}_cert and {of}_key: {cert} and {key} are not a certificate and its key in PEM"):
             made.load_cert_chain(cert, key, password=_no_password)
     return made
+
+
+def _check_expiry(setting: str, path: str | None) -> None:
+    """Raise ConfigError if the first certificate of the file has expired. Other defects are found when it is loaded."""
+    try:
+        expiry = None if path is None else expiry_of_pem(Path(path).read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        return
+    if (date := _past(expiry)) is not None:
+        raise ConfigError(f"{setting}: the certificate in {path} expired on {date}")
+
+
+def expired_on(pem: str) -> str | None:
+    """Return the date on which a certificate has expired, for an error; None if it has not."""
+    return _past(expiry_of_pem(pem))
+
+
+def _past(expiry: datetime | None) -> str | None:
+    return None if expiry is None or expiry >= datetime.now(UTC) else f"{expiry:%Y-%m-%d %H:%M} UTC"
 
 
 def _no_password() -> str:

@@ -55,11 +55,20 @@ def etcd(settings: Settings, *, may_fork: bool = False) -> EtcdCoordination:
     """Return a client that connects on first use. With `may_fork`, the process may fork. Raises ConfigError."""
     ca, cert, key = _path(settings.etcd_ca), _path(settings.etcd_cert), _path(settings.etcd_key)
     tls.context("etcd", ca, cert, key)  # otherwise gRPC reports only that it can't create a security handshaker
+    settings.etcd_password()  # at first an error in its file is one of the settings
+
+    def read_password() -> str | None:
+        try:
+            return settings.etcd_password()
+        except ConfigError as error:
+            raise Unavailable(str(error)) from error
+
     try:
         return EtcdCoordination(
             settings.etcd,
             user=settings.etcd_user,
-            password=settings.etcd_password(),
+            password=read_password,
+            read_expiry=tls.expired_on,
             ca_cert=ca,
             cert_key=key,
             cert_cert=cert,

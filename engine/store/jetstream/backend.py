@@ -46,7 +46,7 @@ def nats_options(settings: Settings) -> NatsOptions:
     return NatsOptions(
         servers=settings.nats_servers,
         user=settings.nats_user,
-        password=settings.nats_password(),
+        password=settings.nats_password,
         creds_file=_path(settings.nats_creds_file),
         ca=_path(settings.nats_ca),
         cert=_path(settings.nats_cert),

@@ -3,11 +3,13 @@
 import _thread
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from pathlib import Path
 
 from evenlane.ring.coordination.etcd.protos import install
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Unavailable
@@ -50,11 +52,12 @@ class Address:
 
     endpoints: tuple[str, ...]
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | Callable[[], str | None] | None = field(default=None, repr=False)  # may be read at each login
     ca_cert: str | None = None
     cert_key: str | None = None
     cert_cert: str | None = None
     deadline_s: float = 2.0
+    read_expiry: Callable[[str], str | None] = lambda _pem: None  # the date on which a certificate (PEM) expires
     resolve: Callable[[str], str] = socket.gethostbyname
 
     def __post_init__(self) -> None:
@@ -90,11 +93,20 @@ class Address:
             raise Unavailable(f"etcd at {self} does not answer: no address for {', '.join(unknown)}")
         return found
 
+    def read_password(self) -> str | None:
+        """Raises CoordinationError if the caller's function does."""
+        return self.password() if callable(self.password) else self.password
 
-def connect(address: Address, target: str) -> etcd3.Etcd3Client:
+    def stamp_files(self) -> tuple[object, ...]:
+        """Return a value that changes when a certificate's file is replaced."""
+        return tuple(map(_stamp, (self.ca_cert, self.cert_cert, self.cert_key)))
+
+
+def connect(address: Address, target: str, *, is_again: bool = False) -> etcd3.Etcd3Client:
     """A client with a connection of its own to `address.target()`. Blocks: it reads certificates and logs in.
 
-    Raises CoordinationError, Unavailable.
+    Raises CoordinationError, Unavailable. If this client `is_again` logging in, a refused login is Unavailable: its
+    password has been changed in etcd, and will be in its file soon.
     """
     options = [*_OPTIONS]
     if len(address.endpoints) > 1:
@@ -111,13 +123,51 @@ def connect(address: Address, target: str) -> etcd3.Etcd3Client:
             cert_cert=address.cert_cert,
             timeout=address.deadline_s,
             user=address.user,
-            password=address.password,
+            password=address.read_password(),
             grpc_options=options,
         )
     except grpc.RpcError as error:
+        if is_again and "authentication failed" in (error.details() or ""):
+            raise Unavailable(f"etcd at {address} refuses the login: the password was changed") from error
+        if is_certificate_refused(error):
+            raise explain_certificate(address, error) from error
         raise explain_error(address, error) from error
     except OSError as error:
         raise CoordinationError(f"etcd's certificate {error.filename} can't be read: {error}") from error
+
+
+def _stamp(path: str | None) -> object:
+    if path is None:
+        return None
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def is_certificate_refused(error: grpc.RpcError) -> bool:
+    """Whether the server's certificate was refused, maybe because it has expired."""
+    return "CERTIFICATE_VERIFY_FAILED" in (error.details() or "")
+
+
+def explain_certificate(address: Address, error: grpc.RpcError) -> CoordinationError:
+    """`explain_error` for a refused certificate. Blocks for at most the deadline per member: it looks at their
+    certificates, since gRPC doesn't say what is wrong.
+    """
+    for endpoint in address.endpoints:
+        host, _, port = endpoint.rpartition(":")
+        try:
+            pem = ssl.get_server_certificate((host.strip("[]"), int(port)), timeout=address.deadline_s)
+        except OSError:
+            continue
+        if (date := address.read_expiry(pem)) is not None:
+            return Unavailable(f"etcd at {address} does not answer: the certificate of {endpoint} expired on {date}")
+    return explain_error(address, error)
+
+
+def is_unavailable(error: grpc.RpcError) -> bool:
+    return bool(error.code() is grpc.StatusCode.UNAVAILABLE)
 
 
 def disconnect(client: etcd3.Etcd3Client) -> None:

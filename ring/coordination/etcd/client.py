@@ -18,10 +18,13 @@ from evenlane.ring.coordination.etcd.channel import (
     connect,
     disconnect,
     disconnect_later,
+    explain_certificate,
     explain_closed,
     explain_error,
     explain_exhausted,
+    is_certificate_refused,
     is_token_stale,
+    is_unavailable,
     silent,
 )
 from evenlane.ring.coordination.etcd.fork_gate import ForkGate
@@ -54,6 +57,10 @@ class EtcdCoordination:
     `endpoints` are `HOST:PORT`; `deadline_s` bounds every call. Connects on the first call. With `may_fork`, the
     process may fork: a call under way at the fork fails with Unavailable. `resolve` returns the IPv4 address of a host.
     Raises ValueError for an invalid endpoint.
+
+    `password` may be a function, which is called at each login; it may raise CoordinationError. Certificates are read
+    again if their files have changed and a connection fails. `read_expiry` returns the date, as text, on which a
+    certificate in PEM has expired; None if it has not.
     """
 
     def __init__(
@@ -61,18 +68,23 @@ class EtcdCoordination:
         endpoints: Sequence[str],
         *,
         user: str | None = None,
-        password: str | None = None,
+        password: str | Callable[[], str | None] | None = None,
         ca_cert: str | None = None,
         cert_key: str | None = None,
         cert_cert: str | None = None,
         deadline_s: float = 2.0,
         may_fork: bool = False,
+        read_expiry: Callable[[str], str | None] = lambda _pem: None,
         resolve: Callable[[str], str] = socket.gethostbyname,
     ) -> None:
-        self._address = Address(tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s, resolve)
+        self._address = Address(
+            tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s, read_expiry, resolve
+        )
         self._target = ""  # of the present client, or the last one
         self._following: asyncio.Task[None] | None = None
         self._client: etcd3.Etcd3Client | None = None
+        self._files: tuple[object, ...] = ()  # the state of the certificates' files that the client uses
+        self._was_connected = False
         self._connecting: asyncio.Future[None] | None = None
         self._watches: set[EtcdWatch] = set()
         self._is_closed = False
@@ -176,19 +188,26 @@ class EtcdCoordination:
             return await self._try_once(ask, client)
         except grpc.RpcError as error:
             if not is_token_stale(error):
-                raise explain_error(self._address, error) from error
+                raise await self._explain(error) from error
         self._retire(client)
         try:
             return await self._try_once(ask, await self._get_client())
         except grpc.RpcError as error:
-            raise explain_error(self._address, error) from error
+            raise await self._explain(error) from error
+
+    async def _explain(self, error: grpc.RpcError) -> CoordinationError:
+        if not is_certificate_refused(error):
+            return explain_error(self._address, error)
+        return await self._run(lambda: explain_certificate(self._address, error))
 
     async def _try_once(self, ask: _Ask[T], client: etcd3.Etcd3Client) -> T:
         try:
             return await self._run(lambda: ask(client), client)
         except grpc.RpcError as error:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
-            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1:
+            hangs = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1
+            # A connection uses the certificates that it has read at first.
+            if hangs or (is_unavailable(error) and self._address.stamp_files() != self._files):
                 self._retire(client)
             elif error.code() is grpc.StatusCode.UNAVAILABLE and self._following is None and not self._is_closed:
                 self._following = asyncio.create_task(self._follow(client), name="addresses of etcd")
@@ -254,10 +273,11 @@ class EtcdCoordination:
 
     def _connect_now(self) -> None:
         with self._gate or contextlib.nullcontext():
-            self._target = self._address.target()
-            client = connect(self._address, self._target)
+            files, self._target = self._address.stamp_files(), self._address.target()
+            client = connect(self._address, self._target, is_again=self._was_connected)
+            self._was_connected = True
             if not self._is_closed:
-                self._client = client
+                self._client, self._files = client, files
         if self._is_closed:
             self._client = None
             disconnect_later(client, 0.0)

@@ -8,19 +8,18 @@ from evenlane.engine.runtime.embedded.ports import free_port
 
 
 class Proxy:
-    """A proxy for `target` (HOST:PORT), which listens on `host`; on any free port if none is given.
+    """A proxy for `target` (HOST:PORT), which listens on `endpoint`; on any free port of loopback if none is given.
 
     `cut` ends all connections, and accepts no new ones. While `passing` is cleared, nothing goes through.
     """
 
-    def __init__(
-        self, target: str, tls: ssl.SSLContext | None = None, *, host: str = "127.0.0.1", port: int | None = None
-    ) -> None:
+    def __init__(self, target: str, tls: ssl.SSLContext | None = None, endpoint: str | None = None) -> None:
         self._host, _, self._port = target.rpartition(":")
         self._tls = tls
         self._server: asyncio.Server | None = None
         # Not one of those that the kernel gives to outgoing connections: while it is cut, none takes the port.
-        self._own_host, self._own_port = host, port or free_port()
+        host, _, port = (endpoint or f"127.0.0.1:{free_port()}").rpartition(":")
+        self._own_host, self._own_port = host, int(port)
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.passing = asyncio.Event()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import psutil
 
 from evenlane.engine.admin.permissions.formats import etcd_commands, nats_account, nats_config
 from evenlane.engine.admin.permissions.roles import make_role
@@ -35,8 +38,12 @@ class GuardedServers:
 
     def __init__(self, folder: Path, *, accounts: bool = False) -> None:
         self._folder, self.roles = folder, roles()
+        self._passwords: dict[str, str] = {}  # in nats-server, if they aren't PASSWORD
         folder.mkdir(parents=True, exist_ok=True)
-        self.nats = NatsServer(folder / "nats", config=(self._accounts() if accounts else self._users()))
+        self._write = self._accounts if accounts else self._users
+        self._config = folder / "guarded.conf"
+        self._config.write_text(self._write())
+        self.nats = NatsServer(folder / "nats", config='include "../guarded.conf"')
         self.etcd = EtcdServer(folder / "etcd", fast=True)
 
     def _users(self) -> str:
@@ -58,9 +65,9 @@ class GuardedServers:
     def _root() -> str:
         return f'{{ user: {ROOT}, password: "{PASSWORD}" }}'
 
-    @staticmethod
-    def _user(name: str) -> str:
-        return f'{{ user: "{name}", password: "{PASSWORD}", permissions: ${name}-permissions }}'
+    def _user(self, name: str) -> str:
+        password = self._passwords.get(name, PASSWORD)
+        return f'{{ user: "{name}", password: "{password}", permissions: ${name}-permissions }}'
 
     async def start(self) -> None:
         await asyncio.gather(self.nats.start(), self.etcd.start())
@@ -72,13 +79,36 @@ class GuardedServers:
         folder.mkdir(exist_ok=True)
         if not (folder / "etcdctl").exists():
             (folder / "etcdctl").symlink_to(etcdctl)
-        environ = os.environ | {"ETCDCTL_ENDPOINTS": self.etcd.endpoint, "PATH": f"{folder}:{os.environ['PATH']}"}
         root = f"set -e\netcdctl user add {ROOT} --interactive=false\netcdctl user grant-role {ROOT} {ROOT}\n"
         scripts = [root, *map(etcd_commands, self.roles.values()), "etcdctl auth enable\n"]
         for script in scripts:
-            subprocess.run(
-                ["sh", "-c", script], env=environ, input=f"{PASSWORD}\n", text=True, check=True, capture_output=True
-            )
+            self._run(script, PASSWORD)
+
+    def _run(self, script: str, stdin: str, **environ: str) -> None:
+        own = {"ETCDCTL_ENDPOINTS": self.etcd.endpoint, "PATH": f"{self._folder / 'bin'}:{os.environ['PATH']}"}
+        subprocess.run(
+            ["sh", "-c", script], env=os.environ | own | environ, input=f"{stdin}\n", text=True, check=True,
+            capture_output=True,
+        )  # fmt: skip
+
+    def change_etcd_password(self, name: str, password: str) -> None:
+        self._run(f"etcdctl user passwd {name} --interactive=false", password, ETCDCTL_USER=f"{ROOT}:{PASSWORD}")
+
+    def change_nats_password(self, name: str, password: str) -> None:
+        """nats-server ends the user's connections."""
+        self._passwords[name] = password
+        # nats-server reloads its configuration only if its name, which is a flag, is in it, too.
+        self._config.write_text(f"server_name: {self.nats.name}\n{self._write()}")
+        guard = psutil.Process(self.nats.pid)
+        [server] = [each for each in (guard, *guard.children()) if "nats-server" in each.name()]
+        server.send_signal(signal.SIGHUP)
+
+    def write_password(self, name: str, password: str) -> None:
+        """Write the file that the user's settings name."""
+        (self._folder / f"{name}.password").write_text(password)
+
+    def count_in_nats_log(self, text: str) -> int:
+        return self.nats.log_path.read_text().count(text)
 
     async def stop(self) -> None:
         await asyncio.gather(self.nats.stop(), self.etcd.stop())

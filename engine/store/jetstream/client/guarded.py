@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import nats.errors
 from nats.aio.client import Client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+_EXPIRED = 10  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED
 
 
 class GuardedClient(Client):
     """Refuses a server that doesn't offer TLS if TLS is configured. nats-py's own client would continue in clear text,
     whatever its options, and send the password.
     """
+
+    def __init__(self, renew_tls: Callable[[], ssl.SSLContext | None] = lambda: None) -> None:
+        super().__init__()
+        self._renew_tls = renew_tls
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """The context of a new connection: certificates may have been replaced since the last one."""
+        with _retried_errors():
+            renewed = self._renew_tls()
+        return super().ssl_context if renewed is None else renewed
+
+    def _connect_command(self) -> bytes:
+        """The login, from the files as they are now."""
+        with _retried_errors():
+            return super()._connect_command()
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         await super()._process_info(info, initial_connection)
@@ -27,8 +50,21 @@ class GuardedClient(Client):
         return "tls" in self.options or (server is not None and server.uri.scheme == "tls")
 
 
+@contextmanager
+def _retried_errors() -> Iterator[None]:
+    """Raise errors in files as those of nats-py: any other error would end its attempts to connect."""
+    try:
+        yield
+    except Exception as error:
+        raise nats.errors.Error(str(error) or type(error).__name__) from error
+
+
 class ServerRefused(nats.errors.Error):
     """The server has refused; retrying won't help."""
+
+
+class CertificateExpired(ServerRefused):
+    """The server's certificate has expired."""
 
 
 def find_refusal(error: Exception | None) -> ServerRefused | None:
@@ -36,6 +72,8 @@ def find_refusal(error: Exception | None) -> ServerRefused | None:
     if isinstance(error, ServerRefused):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code == _EXPIRED:
+            return CertificateExpired("its certificate has expired")
         return ServerRefused(f"its certificate isn't trusted (nats_ca): {error.verify_message}")
     if "authorization violation" in str(error).lower():
         return ServerRefused("the credentials are wrong (nats_user and nats_password_file, or nats_creds_file)")

@@ -9,6 +9,7 @@ from evenlane.engine.base import tls
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class NatsOptions:
 
     servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str | Callable[[], str | None] | None = field(default=None, repr=False)  # may be read at each login
     creds_file: str | None = None
     ca: str | None = None
     cert: str | None = None
@@ -27,10 +28,11 @@ class NatsOptions:
     connect_timeout: float = 5.0
 
     def login(self) -> dict[str, Any]:
-        """The login options for nats-py. Raises ConfigError."""
+        """The login options for nats-py, which reads files again at each login. Raises ConfigError."""
         found: dict[str, Any] = {}
         if self.user:
-            found |= {"user": self.user, "password": self.password or ""}
+            self.read_password()
+            found |= {"user": self.user, "password": self.read_password}
         if self.creds_file:
             from evenlane.engine.store.jetstream.client import creds  # noqa: PLC0415 - imports libsodium, which few need
 
@@ -39,6 +41,11 @@ class NatsOptions:
             found["tls"] = context
         return found
 
+    def read_password(self) -> str:
+        """Raises ConfigError."""
+        password = self.password() if callable(self.password) else self.password
+        return password or ""
+
     def tls(self) -> ssl.SSLContext | None:
-        """None if the servers are trusted as the system does. Raises ConfigError."""
+        """The context of the files as they are now; None without any. Raises ConfigError."""
         return tls.context("nats", self.ca, self.cert, self.key)

@@ -12,7 +12,13 @@ import structlog
 from evenlane.engine.base.aio.cancellation import cancellable, count_cancellations
 from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.store.jetstream.client.guarded import GuardedClient, find_refusal
+from evenlane.engine.store.jetstream.client.guarded import (
+    CertificateExpired,
+    GuardedClient,
+    ServerRefused,
+    find_refusal,
+)
+from evenlane.engine.store.jetstream.client.server_certificate import describe_expiry
 from evenlane.engine.store.jetstream.delivery.outbox import Outbox
 from evenlane.engine.store.jetstream.delivery.protocol_parser import LeanParser
 
@@ -37,7 +43,7 @@ class Transport(ABC):
         self._options, self._name = options, name
         self._opened = False
         self._cancellations = 0  # of the task that opens the connection, before it begins
-        self._client: Client = GuardedClient()
+        self._client: Client = GuardedClient(options.tls)
         self.outbox = Outbox(self._client)
         self._parser = LeanParser(self._client)
         self._parser.on_denied = self._on_denied
@@ -72,6 +78,8 @@ class Transport(ABC):
             where, why = ", ".join(self._options.servers), self._why(error)
             refusal = find_refusal(error) or find_refusal(self._client.last_error)
             await cancellable(self._abandon())
+            if isinstance(refusal, CertificateExpired):
+                refusal = ServerRefused(await describe_expiry(self._options.servers))
             if refusal is not None:
                 raise EvenlaneError(f"NATS at {where} refuses: {refusal}") from error
             raise Unreachable(f"NATS at {where} does not answer: {why}") from error

@@ -133,11 +133,11 @@ async def work(servers, handled):
     assert "acme" == (await peek(operator, "acme", None, 5))["project"]
     assert (await view.read(operator)).document["nodes"]
     async with dead_letters.opened(operator) as letters:
-        await until_async(lambda: letters.count("acme"))
+        await until(lambda: letters.count("acme"))
         await letters.keep(86_400)
         assert 86_400 == await letters.kept()
         await letters.replay("acme")
-        await until_async(lambda: letters.count("acme"))
+        await until(lambda: letters.count("acme"))
         await letters.drop("acme")
     await purge(operator, "acme", None)
     await asyncio.to_thread(read_report, servers)
@@ -149,12 +149,6 @@ def read_report(servers):
         info = reader.stream(f"METER_{ENV}")
         pages = list(reader.read(Range(info.name, info.first, info.last)))
         assert info.messages <= sum(map(len, pages))
-
-
-async def until_async(ask, within_s=60):
-    async with asyncio.timeout(within_s):
-        while not await ask():
-            await asyncio.sleep(0.05)
 
 
 async def test_producer_of_one_project_keeps_its_backlog_limit(either):

@@ -32,7 +32,7 @@ class Members:
 
     async def move(self, address: str) -> None:
         await self.stop()
-        self._proxies = [Proxy(self._target, host=address, port=port) for port in self._ports.values()]
+        self._proxies = [Proxy(self._target, endpoint=f"{address}:{port}") for port in self._ports.values()]
         for proxy in self._proxies:
             await proxy.start()
         self.addresses = dict.fromkeys(NAMES, address)

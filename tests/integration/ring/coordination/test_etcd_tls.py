@@ -3,13 +3,18 @@
 import shutil
 import ssl
 import subprocess
+from contextlib import asynccontextmanager
 
 import pytest
 
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.cluster import connections
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
+from tests.support.certificates import make_certificate
 from tests.support.etcd.harness import next_update, short
 from tests.support.etcd.proxy import Proxy
+from tests.support.until import until
 
 pytestmark = [
     pytest.mark.real,
@@ -62,3 +67,53 @@ async def test_missing_certificate_is_named(tls_proxy):
     with pytest.raises(CoordinationError, match=r"certificate /nowhere/ca\.pem can't be read"):
         await client.get("a")
     await client.close()
+
+
+@asynccontextmanager
+async def served(etcd_server, cert, key, endpoint=None):
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(cert, key)
+    context.set_alpn_protocols(["h2"])
+    proxy = Proxy(etcd_server.endpoint, context, endpoint)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.cut()
+
+
+async def test_new_certificates_need_no_restart(etcd_server, tmp_path):
+    """S2: etcd has a certificate of another authority, and the file that the client was given names that one."""
+    cert, key = make_certificate(tmp_path, "server")
+    trusted = tmp_path / "ca.pem"
+    shutil.copy(cert, trusted)
+    async with served(etcd_server, cert, key) as before:
+        client = EtcdCoordination([before.endpoint], ca_cert=str(trusted))
+        await client.put("/tls/a", b"1")
+    make_certificate(tmp_path, "server")
+    async with served(etcd_server, cert, key, before.endpoint):
+        with pytest.raises(Unavailable):
+            await client.get("/tls/a")
+        shutil.copy(cert, trusted)
+
+        async def is_answered():
+            try:
+                return await client.get("/tls/a")
+            except Unavailable:
+                return None
+
+        assert b"1" == (await until(is_answered, 60)).value
+    await client.close()
+
+
+async def test_expired_certificate_is_one_sentence(etcd_server, tmp_path):
+    """S2: with the date, for a node that waits for etcd as well as for a command."""
+    authority = make_certificate(tmp_path, "authority")
+    async with served(etcd_server, *make_certificate(tmp_path, until="20240301120000Z", by=authority)) as proxy:
+        client = connections.etcd(Settings(etcd=(proxy.endpoint,), etcd_ca=authority[0]))
+        for _ in range(2):
+            with pytest.raises(Unavailable) as caught:
+                await client.get("/tls/a")
+            expected = f"does not answer: the certificate of {proxy.endpoint} expired on 2024-03-01 12:00 UTC"
+            assert str(caught.value).endswith(expected)
+        await client.close()
