@@ -28,6 +28,7 @@ class _Commands(RootGroup):
         "bench": "evenlane.engine.cli.bench.command:bench",
         "config": "evenlane.engine.cli.inspect.config:config",
         "permissions": "evenlane.engine.cli.inspect.permissions:permissions",
+        "token": "evenlane.engine.cli.inspect.token:token",
         "topics": "evenlane.engine.cli.topics.group:app",
         "backlog": "evenlane.engine.cli.inspect.backlog:app",
         "dlq": "evenlane.engine.cli.inspect.dlq:app",

@@ -8,6 +8,7 @@ from evenlane.engine.http.app import app
 from evenlane.engine.http.engine_view import EngineView
 from evenlane.engine.http.server.auth import AccessControl
 from evenlane.engine.http.server.server import HttpServer
+from evenlane.engine.http.server.token_file import TokenFile
 
 if TYPE_CHECKING:
     from evenlane.engine.telemetry.node_view import NodeView
@@ -19,7 +20,8 @@ def server(view: NodeView, coordination: Coordination) -> HttpServer:
     settings = view.settings
     assert settings.http_port is not None
     settings.http_token()
+    tokens = TokenFile(settings.http_tokens_file)
+    tokens.grants()
     views = EngineView(view, coordination)
-    return HttpServer(
-        app(views, AccessControl(settings.http_token)), settings.http_host, settings.http_port, on_ending=views.close
-    )
+    access = AccessControl(settings.http_token, tokens.grants)
+    return HttpServer(app(views, access), settings.http_host, settings.http_port, on_ending=views.close)

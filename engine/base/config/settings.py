@@ -102,6 +102,8 @@ class Settings(ScalingSettings):
     """The address on which HTTP is served."""
     http_token_file: Annotated[Path | None, values.file] = None
     """A file with the token for changes by HTTP, and for reading from another machine. Not set: both are refused."""
+    http_tokens_file: Annotated[Path | None, values.file] = None
+    """A file with tokens for HTTP that have scopes, in TOML; `evenlane token` prints its entries."""
     metrics_projects: Annotated[int, values.whole(0, 10_000)] = 100
     """How many of the busiest projects have metrics of their own. All others are summed up as `other`."""
     meter_interval: Annotated[float, values.duration(0, 3_600)] = 10.0

@@ -19,49 +19,41 @@ if TYPE_CHECKING:
 
     from evenlane.engine.http.live_feed import Viewer
     from evenlane.engine.http.ports import NodeApi
-    from evenlane.engine.http.server.auth import AccessControl
 
 _PING_S = 15  # finds closed connections even without new events
 
 
 class ReadRoutes:
-    """Each route checks for read access first."""
+    """Routes with the scope `read`."""
 
-    def __init__(self, node: NodeApi, access: AccessControl) -> None:
-        self._node, self._access = node, access
+    def __init__(self, node: NodeApi) -> None:
+        self._node = node
         self._pages = StaticFiles()
 
     async def page(self, request: Request) -> Response:
-        self._access.check_read(request)
         return self._pages.answer("index.html", request)
 
     async def static(self, request: Request) -> Response:
-        self._access.check_read(request)
         return self._pages.answer(request.path_params["path"], request)
 
     async def overview(self, request: Request) -> Response:
-        self._access.check_read(request)
         params.parse_params(request, ())
         return Response(await self._node.watching.now(), media_type="application/json")
 
     async def events(self, request: Request) -> Response:
-        self._access.check_read(request)
         params.parse_params(request, ())
         return ViewerStream(self._node.watching.watch())
 
     async def why(self, request: Request) -> Response:
-        self._access.check_read(request)
         given = params.parse_params(request, {"priority", "within"})
         within = given.get("within")
         seconds = None if within is None else parse_duration(within)
         return JSONResponse(await self._node.why(request.path_params["project"], given.get("priority"), seconds))
 
     async def dead_letters(self, request: Request) -> Response:
-        self._access.check_read(request)
         return JSONResponse(await self._node.dead_letters(request.path_params["project"], params.limit(request)))
 
     async def dead_letter(self, request: Request) -> Response:
-        self._access.check_read(request)
         params.parse_params(request, ())
         sequence = params.sequence(request.path_params["seq"])
         return JSONResponse(await self._node.dead_letter(request.path_params["project"], sequence))

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.responses import Response
-from starlette.routing import Route
 
 from evenlane.engine.http.routes.params import parse_params
+from evenlane.engine.http.server.guarded_route import GuardedRoute
+from evenlane.engine.http.server.scopes import Need, Scope
 from evenlane.engine.http.v1.messages import MessageOperations
 from evenlane.engine.http.v1.openapi import describe
 from evenlane.engine.http.v1.operations import JSON, PREFIX, Operation
@@ -17,6 +18,7 @@ from evenlane.engine.http.v1.topics import TopicOperations
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.routing import Route
 
     from evenlane.engine.http.puts import PutService
     from evenlane.engine.http.server.auth import AccessControl
@@ -32,6 +34,7 @@ class Api:
         document = Operation(
             "GET", "/openapi.json", self.openapi, {HTTPStatus.OK: None},
             (HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN),
+            Need(Scope.READ, names_projects=False),
         )  # fmt: skip
         self.operations = [
             *MessageOperations(puts, idle_s).all(),
@@ -54,9 +57,7 @@ class Api:
 
     def _route(self, path: str, by_method: dict[str, Operation]) -> Route:
         async def serve(request: Request) -> Response:
-            operation = by_method["GET" if request.method == "HEAD" else request.method]
-            check = self._access.check_change if operation.changes else self._access.check_read
-            check(request)
-            return await operation.call(request)
+            return await by_method["GET" if request.method == "HEAD" else request.method].call(request)
 
-        return Route(PREFIX + path, serve, methods=list(by_method))
+        needs = {method: operation.need for method, operation in by_method.items()}
+        return GuardedRoute(PREFIX + path, serve, self._access, needs)

@@ -16,6 +16,7 @@ from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.engine.http.errors import answer_error
 from evenlane.engine.http.request_body import RequestBody, content_type
 from evenlane.engine.http.routes.params import parse_params
+from evenlane.engine.http.server.scopes import Need, Scope
 from evenlane.engine.http.v1.documents import NewMessage, PutResult, StoredMessage
 from evenlane.engine.http.v1.operations import JSON, Operation, query_of
 from evenlane.engine.producer.json_lines import JsonOptions, body_of, decode, to_put
@@ -62,7 +63,8 @@ class MessageOperations:
         return [
             Operation(
                 "POST", "/projects/{project}/messages", self.put,
-                answers={HTTPStatus.CREATED: StoredMessage, HTTPStatus.OK: PutResult}, errors=_ERRORS, changes=True,
+                answers={HTTPStatus.CREATED: StoredMessage, HTTPStatus.OK: PutResult}, errors=_ERRORS,
+                need=Need(Scope.PUT),
                 bodies=bodies, query=JsonOptions,
             )
         ]  # fmt: skip

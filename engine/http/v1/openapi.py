@@ -10,6 +10,7 @@ import msgspec
 
 from evenlane.engine._version import __version__
 from evenlane.engine.http.errors import TEMPORARY
+from evenlane.engine.http.server.scopes import Scope
 from evenlane.engine.http.v1.documents import ErrorDocument
 from evenlane.engine.http.v1.operations import IF_MATCH, IF_NONE_MATCH, JSON, PREFIX, Operation
 
@@ -23,7 +24,6 @@ _ETAGS = {
     IF_MATCH: "The revision that the topic's spec must have, as in the header ETag.",
     IF_NONE_MATCH: "`*`: there must be no spec.",
 }
-_TOKEN = {"token": list[str]()}
 
 
 def describe(operations: Iterable[Operation]) -> Json:
@@ -63,8 +63,7 @@ def _describe(operation: Operation, schema_of: dict[int, Json]) -> Json:
         "operationId": operation.call.__name__ + _things(operation.path),
         "summary": _one_line(summary),
         **({"description": _one_line(text)} if text else {}),
-        # Reading from the node's own machine needs no token.
-        "security": [_TOKEN] if operation.changes else [{}, _TOKEN],
+        "security": _security(operation.need.scope),
         "responses": _responses(operation, schema_of),
     }
     if parameters := [*_parameters(operation)]:
@@ -73,6 +72,11 @@ def _describe(operation: Operation, schema_of: dict[int, Json]) -> Json:
         content = {kind: _content(kind, struct, schema_of) for kind, struct in operation.bodies.items()}
         document["requestBody"] = {"required": True, "content": content}
     return document
+
+
+def _security(scope: Scope) -> list[Json]:
+    """Reading from the node's own machine needs no token."""
+    return [*([{}] if scope is Scope.READ else []), {"token": [scope.value]}]
 
 
 def _parameters(operation: Operation) -> Iterator[Json]:

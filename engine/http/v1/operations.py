@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from msgspec import Struct
 
+    from evenlane.engine.http.server.scopes import Need
+
 T = TypeVar("T")
 
 PREFIX = "/api/v1"
@@ -34,7 +36,7 @@ class Operation(NamedTuple):
 
     `answers` are the schemas of successful answers by status, `errors` the statuses of refusals. `bodies` are the
     schemas of the request by content type (None: it isn't JSON), `query` has the parameters, `headers` are the optional
-    headers that it understands. An operation that `changes` something needs the token.
+    headers that it understands. `need` is the scope of its token.
     """
 
     method: str
@@ -42,7 +44,7 @@ class Operation(NamedTuple):
     call: Handler
     answers: Mapping[HTTPStatus, Any]
     errors: tuple[HTTPStatus, ...]
-    changes: bool = False
+    need: Need
     bodies: Mapping[str, Any] = {}
     query: type[Struct] | None = None
     headers: tuple[str, ...] = ()

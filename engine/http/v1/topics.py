@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.request_body import BodyWaits, RequestBody, content_type
 from evenlane.engine.http.routes.params import parse_params
+from evenlane.engine.http.server.scopes import Need, Scope
 from evenlane.engine.http.v1.documents import ListOptions, TopicChanges, TopicDocument, TopicPage, TopicSpec
 from evenlane.engine.http.v1.operations import IF_MATCH, IF_NONE_MATCH, JSON, Operation, if_revision, query_of
 from evenlane.quota.topics.strict_json import TopicError, read_object
@@ -37,6 +38,7 @@ _WITH_BODY = (
 )
 _MISSING = HTTPStatus.NOT_FOUND
 _CHANGED = {HTTPStatus.OK: TopicDocument, HTTPStatus.ACCEPTED: TopicDocument}
+_READ, _CHANGE = Need(Scope.READ), Need(Scope.CHANGE)
 _ONE = "/topics/{project}"
 
 
@@ -53,22 +55,22 @@ class TopicOperations:
         found = {HTTPStatus.OK: TopicDocument}
         states = (("pause", self.pause), ("resume", self.resume), ("drain", self.drain))
         return [
-            Operation("GET", "/topics", self.list, {HTTPStatus.OK: TopicPage}, _READS, query=ListOptions),
-            Operation("GET", _ONE, self.get, found, (*_READS, _MISSING)),
+            Operation("GET", "/topics", self.list, {HTTPStatus.OK: TopicPage}, _READS, _READ, query=ListOptions),
+            Operation("GET", _ONE, self.get, found, (*_READS, _MISSING), _READ),
             Operation(
                 "PUT", _ONE, self.replace, _CHANGED, (*_CHANGES, *_WITH_BODY),
-                changes=True, bodies={JSON: TopicSpec}, headers=(IF_MATCH, IF_NONE_MATCH),
+                _CHANGE, bodies={JSON: TopicSpec}, headers=(IF_MATCH, IF_NONE_MATCH),
             ),
             Operation(
                 "PATCH", _ONE, self.change, _CHANGED, (*_CHANGES, *_WITH_BODY, _MISSING),
-                changes=True, bodies={JSON: TopicChanges}, headers=(IF_MATCH,),
+                _CHANGE, bodies={JSON: TopicChanges}, headers=(IF_MATCH,),
             ),
             Operation(
-                "DELETE", _ONE, self.delete, _CHANGED, (*_CHANGES, _MISSING), changes=True, headers=(IF_MATCH,)
+                "DELETE", _ONE, self.delete, _CHANGED, (*_CHANGES, _MISSING), _CHANGE, headers=(IF_MATCH,)
             ),
             *(
                 Operation(
-                    "POST", f"{_ONE}/{verb}", call, _CHANGED, (*_CHANGES, _MISSING), changes=True, headers=(IF_MATCH,)
+                    "POST", f"{_ONE}/{verb}", call, _CHANGED, (*_CHANGES, _MISSING), _CHANGE, headers=(IF_MATCH,)
                 )
                 for verb, call in states
             ),
