@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 RoleName = Literal["node", "producer", "reporter", "operator"]
 
-_ELECTIONS = "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*"
+# A stream has another leader, or another number of replicas.
+_ADVISORIES = ("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", "$JS.EVENT.ADVISORY.STREAM.UPDATED.*")
 _CONSUMERS = ("CONSUMER.CREATE.*", "CONSUMER.DELETE.*.*", "CONSUMER.MSG.NEXT.*.*")
 _READS = ("STREAM.LIST", "STREAM.INFO.*", *_CONSUMERS)
 _STREAMS = ("INFO", "STREAM.CREATE.*", "STREAM.UPDATE.*", "STREAM.MSG.GET.*", "STREAM.MSG.DELETE.*", "DIRECT.GET.*")
 _OF_NODES = (
     "settings", "topics/", "authors/", "accepted/", "history/", "templated/", "nodes/", "leader", "generation", "plan/",
-    "owners/", "epochs/", "done/", "held/",
+    "owners/", "epochs/", "done/", "held/", "scaling",
 )  # fmt: skip
 
 
@@ -137,7 +138,7 @@ def _api(*verbs: str) -> tuple[str, ...]:
 
 
 def _inbox(name: str) -> tuple[str, ...]:
-    return f"_INBOX.{name}.>", _ELECTIONS
+    return f"_INBOX.{name}.>", *_ADVISORIES
 
 
 def _keys(env: str, *ends: str) -> tuple[str, ...]:
