@@ -97,7 +97,7 @@ def blocked_day(hours: float = 24.0, seed: int = 1) -> Day:
 
 
 def day_of_counts(counts: list[tuple[float, float]], slots: float, seed: int = 1, handling_s: float = 4.0) -> Day:
-    """A day with the form of a trace: `(second, count)` in order; its mean load takes so many slots."""
+    """A day with the form of a trace: `(second, count)` in order; its mean load takes this number of slots."""
     end, mean = counts[-1][0], sum(count for _, count in counts) / len(counts)
     rates = [count * slots / mean / handling_s for _, count in counts]
     step = end / (len(counts) - 1)

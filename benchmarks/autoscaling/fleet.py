@@ -69,7 +69,7 @@ class Fleet:
         self._running: list[tuple[float, int, int, Node]] = []  # (end, number, project, node)
         self._numbers = count()
         self._zeros = [0] * len(day.projects)
-        self._queued, self._busy, self._let_go = self._zeros[:], self._zeros[:], self._zeros[:]
+        self._queued, self._busy, self._allowed = self._zeros[:], self._zeros[:], self._zeros[:]
         self._started, self._ran, self._competed = self._zeros[:], [0.0] * len(self._zeros), self._zeros[:]
         self._minutes = int(day.seconds // MINUTE) + 1
         self._late, self._all = [0] * self._minutes, [0] * self._minutes
@@ -98,12 +98,12 @@ class Fleet:
         self._give_up()
         minutes = [late <= (1 - TARGET) * count for late, count in zip(self._late, self._all, strict=True) if count]
         return Result(
-            sum(minutes) / len(minutes), self._node_s / 3_600, self._nodes, self._changes, sum(self._let_go)
+            sum(minutes) / len(minutes), self._node_s / 3_600, self._nodes, self._changes, sum(self._allowed)
         )  # fmt: skip
 
     def _take(self, now: float, project: int) -> None:
         self._queued[project] += 1
-        self._let_go[project] += 1
+        self._allowed[project] += 1
         partition = self._rng.randrange(PARTITIONS)
         node = self._node_of(partition)
         node.waiting.append((now, project, partition))
@@ -179,7 +179,7 @@ class Fleet:
         mean_s = sum(self._ran) / max(sum(self._started), 0.5)
         for number, project in enumerate(day.projects):
             arrived = bisect_right(day.arrived[number], now)
-            blocked += arrived - self._let_go[number]
+            blocked += arrived - self._allowed[number]
             arriving = (arrived - bisect_right(day.arrived[number], now - EVERY_S)) / EVERY_S
             ran = self._ran[number]
             competes = self._competed[number] > _SAMPLES / 2

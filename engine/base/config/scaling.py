@@ -18,7 +18,7 @@ _LEAST_PERCENT, _LEAST_S, _MOST_S = 50, 0.001, 86_400
 
 
 class WaitTarget(NamedTuple):
-    """So many percent of the messages should wait for a slot for `wait_s` seconds at most."""
+    """This percentage of the messages should wait for a slot for `wait_s` seconds at most."""
 
     percent: float
     wait_s: float

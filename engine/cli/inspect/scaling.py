@@ -72,7 +72,7 @@ def _row(node: dict[str, Any]) -> tuple[str, ...]:
     load = node["load"]
     used, wanted = ("-", "-") if load is None else (f"{load['used']:,.1f}", f"{load['wanted']:,.1f}")
     name = f"{node['id']}{' (leaving)' if node['leaving'] else ''}"
+    cores = f"{node['cores']:g}" if node["cores"] else "-"  # of an older release
     return (
-        name, f"{node['cpu']:.0%}", f"{node['cores']:g}", f"{node['projects']:,}", f"{node['slots']:,}", used, wanted,
-        node["scaling"],
+        name, f"{node['cpu']:.0%}", cores, f"{node['projects']:,}", f"{node['slots']:,}", used, wanted, node["scaling"],
     )  # fmt: skip

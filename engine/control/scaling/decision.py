@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base.durations import format_duration
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.control.scaling import need, rules
 from evenlane.engine.control.scaling.policy import Rules
 
@@ -44,7 +45,11 @@ def decide(policy: Policy, bounds: Bounds, seen: Observation, state: ScalingStat
     most = max(bounds.least, min(bounds.most, seen.partitions))
     if not bounds.least <= seen.replicas <= most:
         replicas = max(bounds.least, min(most, seen.replicas))
-        return _change(replicas, f"{seen.replicas} is outside {bounds.least} to {most}", now)
+        return _change(
+            replicas,
+            f"{format_count(seen.replicas, 'node', 'is', 'are')} outside the bounds, {bounds.least} to {most}",
+            now,
+        )
     if isinstance(policy, Rules):
         return _by_rules(rules.propose(policy, seen), bounds, most, seen.replicas, state, now)
     return _by_need(need.propose(policy, seen, most), bounds, seen.replicas, state, now)

@@ -31,7 +31,7 @@ class Rules(NamedTuple):
 
 
 class Need(NamedTuple):
-    """Policy `need`: as many nodes as the waits for slots need.
+    """Policy `need`: the number of nodes that the waits for slots need.
 
     With `quantile` 0.99 and `wait_s` 2, the nodes suffice if at most 1 % of the messages wait for a slot for longer
     than 2 s. No node should use more than `cpu_above` of its CPU; 0: CPU doesn't matter. Nodes are added at once, and

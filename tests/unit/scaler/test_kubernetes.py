@@ -36,6 +36,8 @@ async def test_reads_and_changes_the_replicas_with_two_requests(api):
     await target.change(5, scale.version)
     assert (Scale(3, "100"), 5) == (scale, api.replicas["prod", "nodes"])
     assert [("get", PATH), ("patch", PATH)] == api.requests
+    await target.change(6, (await target.read()).version)
+    assert 6 == api.replicas["prod", "nodes"]
 
 
 async def test_deployment_without_replicas_has_none(api):

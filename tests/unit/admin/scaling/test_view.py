@@ -65,7 +65,7 @@ def test_nodes_that_leave_are_shown_and_dont_count():
     """P10."""
     document = view(Settings(), cluster(a=node(), b=node(cpu=0.99, leaving=True)), None, NOW)
     assert [False, True] == [each["leaving"] for each in document["nodes"]]
-    assert "1 is outside 2 to 100" == document["why"]
+    assert "1 node is outside the bounds, 2 to 100" == document["why"]
 
 
 def test_environment_without_nodes_has_a_view():

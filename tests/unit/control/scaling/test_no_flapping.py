@@ -77,7 +77,7 @@ def test_rules_settle_under_an_even_load(load, start, projects):
 
 
 @given(demands)
-def test_need_takes_as_many_nodes_as_a_first_look_would(loads):
+def test_need_takes_no_fewer_nodes_than_a_first_look_would(loads):
     """P10: after each look there are enough for it, whatever was before."""
     for load, (_, replicas) in zip(loads, play(Need(), loads), strict=True):
         fresh = decide(Need(), BOUNDS, observe(*[node(used=load / 2, wanted=load / 2, handling=0.2)] * 2),

@@ -76,8 +76,8 @@ def test_never_above_the_most_nor_above_the_number_of_partitions():
 def test_number_outside_the_bounds_is_corrected_without_a_rest():
     """P10."""
     rested = ScalingState(changed_at=1e6 - 1, replicas=1)
-    assert (2, "1 is outside 2 to 100") == decided(observe(node(), replicas=1), state=rested)
-    assert (5, "9 is outside 2 to 5") == decided(observe(*[node()] * 9), bounds=Bounds(most=5))
+    assert (2, "1 node is outside the bounds, 2 to 100") == decided(observe(node(), replicas=1), state=rested)
+    assert (5, "9 nodes are outside the bounds, 2 to 5") == decided(observe(*[node()] * 9), bounds=Bounds(most=5))
 
 
 def test_change_by_somebody_else_counts_as_one():
