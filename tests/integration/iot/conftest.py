@@ -43,8 +43,12 @@ class Site:
         return self.settings.subjects.format(name, self.partition(project), project)
 
     async def device_sends(self, project: str, body: bytes, *, qos: int = 1) -> None:
-        """Send as a device; with mosquitto_pub, if this machine has it."""
-        topic = to_topic(self.subject("data", project))
+        """Send as a device."""
+        await self.publish_by_mqtt(self.subject("data", project), body, qos=qos)
+
+    async def publish_by_mqtt(self, subject: str, body: bytes, *, qos: int = 1) -> None:
+        """Publish with mosquitto_pub, if this machine has it."""
+        topic = to_topic(subject)
         host, port = self.settings.mqtt_address
         if (program := shutil.which("mosquitto_pub")) is None:
             async with aiomqtt.Client(host, port) as device:

@@ -77,8 +77,8 @@ async def test_bad_input_is_one_sentence_and_touches_no_other_project(site):
     with pytest.raises(InvalidName, match="project 'a b' is not valid"):
         await announce("a b", site.settings)
     foreign = site.settings.subjects.format("announce", (site.partition("good") + 1) % PARTITIONS)
+    await site.publish_by_mqtt(site.subject("announce", "good"), b'{"project": "a.b"}')
     for subject, body in (
-        (site.subject("announce", "good"), b'{"project": "a.b"}'),
         (foreign, b'{"project": "good"}'),
         (foreign, b"good"),
         (site.subject("announce", "nan"), b'{"project": "nan", "qps": -1}'),
@@ -112,6 +112,7 @@ async def test_bad_input_is_one_sentence_and_touches_no_other_project(site):
     assert '"greedy" - maximum payload exceeded: 2000' in log
     await site.device_sends("good", reading("after"))
     await until(lambda: {"before", "after"} == site.ids("good"))
+    assert refusals == site.refusals()
     async with Topics() as topics:
         assert ["good"] == [each.project for each in await topics.list()]
 
