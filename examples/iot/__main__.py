@@ -169,6 +169,7 @@ async def _until_signal(options: argparse.Namespace) -> int:
 def main() -> int:
     options = parse(sys.argv[1:])
     try:
+        PlatformSettings.of()  # a wrong one is reported before anything starts
         return asyncio.run(_until_signal(options))
     except EvenlaneError as error:
         print(f"iot: {error}", file=sys.stderr)
