@@ -22,7 +22,7 @@ _RULES = ("alerts.rules.yml", "shared.rules.yml")  # the targets are values
 
 # Settings that have values of their own, or are of the pod.
 _ELSEWHERE = re.compile(
-    r"nats|nats_monitor|store|etcd|env|node|drain_grace|http_port|http_host|http_token_file|push_secrets|push_ca"
+    r"nats|nats_monitor|store|etcd|env|node|drain_grace|http_port|http_host|http_tokens?_file|push_secrets|push_ca"
     r"|scaling|scaling_(min|max|deployment|namespace|listen)"
     r"|(nats|etcd)_(user|password_file|creds_file|ca|cert|key)"
 )

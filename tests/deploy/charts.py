@@ -22,6 +22,7 @@ SECRET_OF = {
     "etcd_password_file": ("etcd", "password"),
     "etcd_ca": ("etcd", "ca"),
     "http_token_file": ("http", "token"),
+    "http_tokens_file": ("http", "tokens"),
     "push_ca": ("push", "ca"),
 }
 """The values of the secret of a setting that names a file."""

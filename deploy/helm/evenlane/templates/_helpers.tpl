@@ -47,7 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "evenlane.secretFiles" -}}
 {{- $v := .Values -}}
 files:
-{{- range $setting, $of := dict "nats_password_file" $v.nats.password "nats_creds_file" $v.nats.creds "nats_ca" $v.nats.ca "etcd_password_file" $v.etcd.password "etcd_ca" $v.etcd.ca "http_token_file" $v.http.token "push_ca" $v.push.ca }}
+{{- range $setting, $of := dict "nats_password_file" $v.nats.password "nats_creds_file" $v.nats.creds "nats_ca" $v.nats.ca "etcd_password_file" $v.etcd.password "etcd_ca" $v.etcd.ca "http_token_file" $v.http.token "http_tokens_file" $v.http.tokens "push_ca" $v.push.ca }}
 {{- if $of.existingSecret }}
   - {setting: {{ $setting }}, secret: {{ $of.existingSecret | quote }}, key: {{ $of.key | quote }}}
 {{- end }}
