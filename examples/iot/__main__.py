@@ -166,8 +166,8 @@ async def _until_signal(options: argparse.Namespace) -> int:
         return 0
 
 
-def main() -> int:
-    options = parse(sys.argv[1:])
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
     try:
         PlatformSettings.of()  # a wrong one is reported before anything starts
         return asyncio.run(_until_signal(options))
@@ -180,4 +180,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
