@@ -165,6 +165,7 @@ def test_pods_spread_and_are_evicted_one_at_a_time():
     spec, _ = node(objects)
     labels = objects["Deployment", "shop-evenlane"]["spec"]["template"]["metadata"]["labels"]
     budget = objects["PodDisruptionBudget", "shop-evenlane"]["spec"]
+    own = objects["Deployment", "shop-evenlane"]["spec"]["selector"]
     assert 1 == budget["maxUnavailable"]
     assert {"kubernetes.io/hostname", "topology.kubernetes.io/zone"} == {
         each["topologyKey"] for each in spec["topologySpreadConstraints"]
@@ -175,6 +176,7 @@ def test_pods_spread_and_are_evicted_one_at_a_time():
         policy,
         *(each["labelSelector"] for each in spec["topologySpreadConstraints"]),
     ):
+        assert own == selector
         assert selector["matchLabels"].items() <= labels.items()
     report = render(MOST)["CronJob", "shop-evenlane-report"]["spec"]["jobTemplate"]["spec"]["template"]
     assert not policy["matchLabels"].items() <= report["metadata"]["labels"].items()
