@@ -5,12 +5,10 @@ made. Cancelling an `await` gives the call up; etcd may still carry it out. gRPC
 need threads of gRPC: these are started on the event loop, and one that dies at its start would block it.
 """
 
-import _thread
 import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from evenlane.ring.coordination.etcd.channel import (
@@ -29,6 +27,7 @@ from evenlane.ring.coordination.etcd.channel import (
 )
 from evenlane.ring.coordination.etcd.fork_gate import ForkGate
 from evenlane.ring.coordination.etcd.messages import Paging, delete_request, key_value, put_request, txn_request
+from evenlane.ring.coordination.etcd.threads import run_in_thread
 from evenlane.ring.coordination.etcd.watch import EtcdWatch
 from evenlane.ring.coordination.ports import (
     Compare,
@@ -220,7 +219,7 @@ class EtcdCoordination:
         made. The call that has failed doesn't wait for that, as a name server may be slow.
         """
         try:
-            if await _run_in_thread(self._address.target) != self._target:
+            if await run_in_thread(self._address.target) != self._target:
                 self._retire(client)
         except (CoordinationError, RuntimeError):
             pass  # no address is known, or no thread can be started: the next call that fails tries again
@@ -229,7 +228,7 @@ class EtcdCoordination:
 
     async def _run(self, call: Callable[[], T], client: etcd3.Etcd3Client | None = None) -> T:
         try:
-            return await self._await_answer(_run_in_thread(call), client)
+            return await self._await_answer(run_in_thread(call), client)
         except RuntimeError as error:  # no thread can be started, by us or by gRPC
             raise explain_exhausted(self._address, error) from error
 
@@ -292,33 +291,6 @@ class EtcdCoordination:
         if self._client is not None and self._client is client:
             self._client = None
             disconnect_later(client, self._address.deadline_s)
-
-
-def _run_in_thread(call: Callable[[], T]) -> "asyncio.Future[T]":
-    """Carry out a blocking call in a thread of its own. Cancelling the future ends the wait, not the call.
-
-    The thread isn't one of a pool, because Python waits for a pool's threads at exit: one that waits for a dead thread
-    of gRPC would keep the process from ending. Nor is it a `threading.Thread`, whose `start` waits for ever if the new
-    thread dies before its first line, and would block the event loop. Raises RuntimeError if no thread can be started.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[T] = loop.create_future()
-
-    def settle(deliver: Callable[[], None]) -> None:
-        if not answer.done():  # else nobody waits any more
-            deliver()
-
-    def carry_out() -> None:
-        deliver: Callable[[], None]
-        try:
-            deliver = partial(answer.set_result, call())
-        except BaseException as error:  # noqa: BLE001 - the future carries it to the caller
-            deliver = partial(answer.set_exception, error)
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
-            loop.call_soon_threadsafe(settle, deliver)
-
-    _thread.start_new_thread(carry_out, ())
-    return answer
 
 
 def _retrieve(done: "asyncio.Future[None]") -> None:

@@ -24,6 +24,7 @@ producer-acme-permissions = {
   subscribe: { allow: [
     "_INBOX.producer-acme.>"
     "$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*"
+    "$JS.EVENT.ADVISORY.STREAM.UPDATED.*"
   ] }
 }
 """
