@@ -48,7 +48,7 @@ class EngineView:
     def __init__(self, view: NodeView, coordination: Coordination) -> None:
         self._view, self._coordination = view, coordination
         self._probe = Probe(self._ask_store, coordination.status)
-        self._liveness = Liveness(self._is_trusted, self._probe_anew, max(_PATIENCE_S, 6 * view.settings.lease_ttl))
+        self._liveness = Liveness(self._is_trusted, self._probe_servers, max(_PATIENCE_S, 6 * view.settings.lease_ttl))
         self._why_client = WhyClient(coordination, view.settings.env, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overview_client = OverviewClient(coordination, view.settings.env, self._line)
@@ -69,7 +69,7 @@ class EngineView:
         node = self._view.node
         return node is not None and now_ns() < node.trusted_until
 
-    async def _probe_anew(self) -> None:
+    async def _probe_servers(self) -> None:
         """Ask both servers as a new process would. Raises CoordinationError, EvenlaneError."""
         settings = self._view.settings
         etcd, bus = connections.etcd(settings), connections.bus(settings, f"{self._view.id} liveness")

@@ -103,3 +103,21 @@ async def test_streams_get_three_replicas_while_nodes_run(tmp_path, servers):
             await servers.nats.servers[0].kill()
             await load.reaches_all()
         check(cluster)
+
+
+async def test_leaders_of_all_streams_step_down_under_load(tmp_path, servers):
+    """Fault 13: L, V; those of the lanes and of the settle log, three times each. No server dies, and no node."""
+    settings = {"nats": servers.nats.url, "replicas": 3, "partitions": PARTITIONS, "lease_ttl": TTL_S}
+    async with ProcessCluster(tmp_path, servers=servers, **settings) as cluster:
+        nodes = await cluster.start("a", "b")
+        await cluster.topics(*cluster.projects)
+        await cluster.owned_by(*nodes)
+        streams = [f"LANES_online_{partition}" for partition in range(PARTITIONS)] + ["SETTLED_online"]
+        async with cluster.load() as load:
+            for _ in range(3):
+                await load.reaches_all()
+                for stream in streams:
+                    assert (await cluster.api(f"STREAM.LEADER.STEPDOWN.{stream}"))["success"]
+            await load.reaches_all()
+        check(cluster)
+        assert [0, 0] == [node.logged("joining anew") for node in nodes]

@@ -189,7 +189,7 @@ class ProcessWorld:
         """Call JetStream's API with a plain client."""
         import nats
 
-        client = await nats.connect(self.servers.nats.url)
+        client = await nats.connect(list(self.settings.nats_servers))
         try:
             body = b"" if request is None else msgspec.json.encode(request)
             reply = await client.request(f"$JS.API.{verb}", body, timeout=30)

@@ -111,7 +111,7 @@ def received(raw):
     """The answers of `why` if a node sends this one."""
 
     async def ask():
-        connection = SimpleNamespace(unlisten=lambda _: None)
+        connection = SimpleNamespace(unlisten=lambda _: None, new_inbox=lambda: "_INBOX.test")
         connection.listen = lambda _, take: setattr(connection, "take", take)
         connection.send = lambda *_, **__: connection.take(b"_INBOX.x", b"", b"", raw)
         return await client.gather(connection, "online", "acme", ["n1"], 0.001)

@@ -1,4 +1,4 @@
-"""A1: a process that can't recover by itself fails its liveness probe, and only then."""
+"""A process that can't recover by itself fails its liveness probe, and only then."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A1: members of etcd that get new addresses under their old names, as with a rolling restart of their pods."""
+"""Members of etcd that get new addresses under their old names, as with a rolling restart of their pods."""
 
 import pytest
 
