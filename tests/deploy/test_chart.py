@@ -217,11 +217,16 @@ def test_keda_reaches_a_node():
     scaled = objects["ScaledObject", "shop-evenlane"]["spec"]
     assert (3, 9) == (scaled["minReplicaCount"], scaled["maxReplicaCount"])
     [trigger] = scaled["triggers"]
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
+    assert {"horizontalPodAutoscalerConfig": {"behavior": behavior}} == scaled["advanced"]
     expected = {"scalerAddress": "shop-evenlane-scaler.prod.svc:6000", "env": "night"}
     assert ("external", expected) == (trigger["type"], trigger["metadata"])
     service = objects["Service", "shop-evenlane-scaler"]["spec"]
     _, container = node(objects)
     assert {"name": "scaler", "containerPort": 6000} in container["ports"]
+    _, ingress = objects["NetworkPolicy", "shop-evenlane"]["spec"]["ingress"]
+    keda = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}
+    assert {"ports": [{"port": "scaler"}], "from": [keda]} == ingress
     assert ("scaler", 6000) == (service["ports"][0]["targetPort"], service["ports"][0]["port"])
 
 
