@@ -35,7 +35,7 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo iot test test-full test-compiled compiled wheel image-context image release faults rows check tools dashboards docs bench lock clean
+.PHONY: help install demo iot test test-full test-compiled compiled wheel image-context image release faults rows check audit tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
@@ -116,6 +116,9 @@ check: $(DEV) ## Check style, format, types and who imports whom
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+
+audit: $(DEV) ## Look for known vulnerabilities, and write build/sbom.json (ADVISORIES=FILE_OR_URL: instead of asking a service)
+	$(BIN)/python -m tests.support.audit --advisories "$(ADVISORIES)" $(ARGS)
 
 dashboards: $(DEV) ## Rebuild the Grafana dashboards, and the parts of the Helm chart that come from elsewhere
 	$(BIN)/python -m evenlane.dashboards.build
