@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-KINDS = ("blocked", "ownership", "settle_log", "store", "topics")
-"""All kinds of trouble: the event loop is blocked; etcd and the node disagree about ownership; a settle log can't be
-read by this release; the store can't write; etcd has lost topics.
+KINDS = ("blocked", "ownership", "records", "settle_log", "store", "topics")
+"""All kinds of trouble: the event loop is blocked; etcd and the node disagree about ownership; records of a partition
+in etcd, or its settle log, can't be read by this release; the store can't write; etcd has lost topics.
 """
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.ring.membership.records import OwnerRecord, RecordError, decode
+from evenlane.ring.membership.records import NewerFormat, OwnerRecord, RecordError, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,6 +38,16 @@ class RecordReader:
         """Decode a record. Returns None if the value is no record of this kind."""
         try:
             return decode(kind, key, raw)
+        except RecordError as error:
+            self.pass_over(error)
+            return None
+
+    def read_known(self, kind: type[R], key: str, raw: bytes) -> R | None:
+        """`read`, for a record without which a partition can't be taken over: raises NewerFormat."""
+        try:
+            return decode(kind, key, raw)
+        except NewerFormat:
+            raise
         except RecordError as error:
             self.pass_over(error)
             return None

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.aio.single_flight import SingleFlight
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.stats.latency import LatencyStats
@@ -75,7 +77,7 @@ class NodeParts(NodeEvents, ABC):
     otherwise be dead-lettered. Times are in seconds unless a name says ns.
 
     `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
-    over a partition, `on_unreadable(partition, reason)` when a settle log can't be read. `error_texts`: the log has the
+    over a partition, `unreadable` is informed of settle logs that can't be read. `error_texts`: the log has the
     text of a handler's exception. `tracer` makes a span for each attempt.
     """
 
@@ -100,7 +102,7 @@ class NodeParts(NodeEvents, ABC):
         times: LatencyStats | None = None,
         on_stop: Callable[[str], None] | None = None,
         on_fenced: Callable[[str], None] | None = None,
-        on_unreadable: Callable[[int, str], None] | None = None,
+        unreadable: UnreadableRecords | None = None,
         error_texts: bool = True,
         tracer: AttemptTracer | None = None,
         tuning: NodeTuning = DEFAULT,
@@ -112,7 +114,7 @@ class NodeParts(NodeEvents, ABC):
         self._concurrency, self._tuning = concurrency, tuning
         self._on_stop = on_stop or (lambda _reason: None)
         self._on_fenced = on_fenced or self._on_stop
-        self._on_unreadable = on_unreadable or (lambda _partition, _reason: None)
+        self._unreadable = unreadable or UnreadableRecords(Troubles())
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
         self.clock = StoreClock(store, self.times)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
@@ -189,7 +191,7 @@ class NodeParts(NodeEvents, ABC):
         )  # fmt: skip
         self.owned = OwnedPartitions(
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,
-            self.counters, self.clock, self._on_unreadable,
+            self.counters, self.clock, self._unreadable,
         )  # fmt: skip
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 

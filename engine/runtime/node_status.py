@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evenlane.engine.base.clock import now_ns
-from evenlane.ring.membership.records import NodeRecord
+from evenlane.engine.core.records import settle_record
+from evenlane.ring.membership.records import ETCD_RECORDS, FORMAT, SETTLE_LOG, NodeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.process_stats import ProcessStats
     from evenlane.engine.base.troubles import Troubles
+    from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.node.node import Node
     from evenlane.ring.membership.records import LoadRecord
@@ -39,6 +41,7 @@ class NodeStatus:
         process_stats: ProcessStats,
         records: RecordReader,
         troubles: Troubles,
+        unreadable: UnreadableRecords,
         leaving: asyncio.Event,
         handlers: str,
         load: Callable[[], LoadRecord | None],
@@ -53,7 +56,7 @@ class NodeStatus:
             http,
         )
         self._load, self._slots, self._scaling = load, settings.concurrency, settings.scaling
-        self._troubles, self._handlers = troubles, handlers
+        self._troubles, self._unreadable, self._handlers = troubles, unreadable, handlers
         self._store_away_since: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._made = self._make()
@@ -69,7 +72,10 @@ class NodeStatus:
 
     def record(self) -> NodeRecord:
         """Return the present record. Thread-safe."""
-        return replace(self._made, leaving=self._leaving.is_set(), troubles=self._troubles.current())
+        return replace(
+            self._made, leaving=self._leaving.is_set(), troubles=self._troubles.current(),
+            unreadable=self._unreadable.known,
+        )  # fmt: skip
 
     def _make(self) -> NodeRecord:
         stats, node = self._process_stats, self._node
@@ -79,6 +85,7 @@ class NodeStatus:
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
             passed_over=self._records.skipped, handlers=self._handlers,
             slots=self._slots, load=self._load(), scaling=self._scaling,
+            reads={ETCD_RECORDS: FORMAT, SETTLE_LOG: settle_record.VERSION},
         )  # fmt: skip
 
     def _has_store(self) -> bool:

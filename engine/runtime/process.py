@@ -13,12 +13,12 @@ from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.connections import config_known_so_far, load_store
 from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
+from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.leader import build_leader
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.node.push.lazy_pusher import LazyPusher
-from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
 from evenlane.engine.node.signals.counters import Counters
 from evenlane.engine.runtime.leases import LeaseLedger
 from evenlane.engine.runtime.loop_watch.keeper import Keeper
@@ -76,7 +76,7 @@ class ProcessParts:
         self.records = RecordReader(settings.env)
         self.troubles = Troubles()
         self.ownership = OwnershipDisagreement(self.troubles)
-        self.unreadable_logs = UnreadableLogs(self.troubles)
+        self.unreadable = UnreadableRecords(self.troubles)
         self.counters, self.moves = Counters(), Counter[str]()
 
     async def open(self, node: Callable[[], Node | None]) -> None:

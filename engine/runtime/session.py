@@ -129,8 +129,8 @@ class Session:
         resources.push_async_callback(self._services.close)
         await self._services.open()
         report = NodeStatus(
-            node, process.stats, process.records, process.troubles, self._stop, process.routes.fingerprint,
-            lambda: cluster.tenants.loads.load, process.settings, self._http_address,
+            node, process.stats, process.records, process.troubles, process.unreadable, self._stop,
+            process.routes.fingerprint, lambda: cluster.tenants.loads.load, process.settings, self._http_address,
         )  # fmt: skip
         lease = process.keeper.lease(
             report.record, self._on_trust, self._on_lost, process.leases.note_current, process.ownership.note_difference
@@ -153,7 +153,7 @@ class Session:
         self.membership = membership = Membership(
             process.coordination, process.settings.env, process.id, lease, node.owned,
             partitions=cluster.config.partitions, records=process.records, moves=process.moves,
-            ownership=process.ownership,
+            ownership=process.ownership, unreadable=process.unreadable,
             on_plan=self._status.on_carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
         )  # fmt: skip
         node.trust(lease.trusted_until)
@@ -197,7 +197,7 @@ class Session:
             push=process.pusher.push, fallback=process.fallback,
             scheduler=process.scheduler(settings.concurrency) if process.scheduler is not None else None,
             counters=process.counters, times=cluster.times, on_stop=self._on_fatal, on_fenced=self._on_lost,
-            on_unreadable=process.unreadable_logs.note, error_texts=settings.log_errors == "text",
+            unreadable=process.unreadable, error_texts=settings.log_errors == "text",
             tracer=process.tracer,
             limits=MemoryBudget(settings.payload_budget, settings.read_ahead, settings.index_limit),
         )  # fmt: skip

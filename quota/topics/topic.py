@@ -24,6 +24,8 @@ __all__ += ["delete", "encode", "merge", "parse_spec", "without", "would_move_ke
 MOST_BYTES = 65_536  # of a spec
 _MOST_ACCEPTED_BYTES = 1_048_576
 _MOST_REVISION = 2**53
+ACCEPTED_FORMAT = 1
+"""The newest format of an accepted topic that this release reads, and the format that it writes."""
 _LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does not write these yet: defaults apply
 _ADDED = ("active", "draining", "revision", "number", "deleted")  # fields of an accepted topic, after the topic's own
 
@@ -50,6 +52,10 @@ class TopicSpec:
     """The fields that were given, each valid by itself. `qps` is always among them."""
 
     given: Mapping[str, Any]
+
+
+class NewerTopic(TopicError):
+    """A newer release has accepted the topic, in a format that this release doesn't know."""
 
 
 class Topic(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,12 +169,17 @@ def encode(value: Topic | Accepted) -> bytes:
     if isinstance(value, Topic):
         return write_object(msgspec.to_builtins(value))
     added = {field: getattr(value, field) for field in _ADDED}
-    return write_object({**msgspec.to_builtins(value.topic), **added})
+    return write_object({**msgspec.to_builtins(value.topic), **added, "format": ACCEPTED_FORMAT})
 
 
 def decode_accepted(raw: bytes) -> Accepted:
-    """Raises TopicError. Unknown fields are ignored: a newer release may have written them."""
+    """Raises TopicError; NewerTopic for a format that this release doesn't know. Unknown fields are ignored: a newer
+    release may have written them.
+    """
     read = read_object(raw, _MOST_ACCEPTED_BYTES)
+    newest = whole(1, _MOST_REVISION)("format", read.get("format", 1))
+    if newest > ACCEPTED_FORMAT:
+        raise NewerTopic("format", f"is {newest}, and this release reads only {ACCEPTED_FORMAT}: upgrade this process")
     for field in (*FIELDS, *_ADDED):
         if field not in read and field not in _LATER:
             raise TopicError(field, "is missing")

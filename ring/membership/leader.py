@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from evenlane.ring.membership.readers import place_on_readers
 from evenlane.ring.membership.records import NodeRecord
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Leader:
     def node(self, name: str, record: NodeRecord, now: int) -> None:
         before, self._nodes[name] = self._nodes.get(name), record
         fit = before is not None and before.is_fit
+        if before is not None and before.unreadable != record.unreadable:
+            self._soon(now, GONE_NS)
         if fit and not record.is_fit:
             self._soon(now, GONE_NS)
         elif record.is_fit and not fit:
@@ -179,7 +182,7 @@ class Leader:
         desired: dict[str, list[int]] = {name: [] for name in sorted(self._nodes)}
         if not any(placement):
             return {name: [] if self._nodes[name].leaving else self._plans.get(name, []) for name in desired}
-        for partition, name in enumerate(placement):
+        for partition, name in enumerate(place_on_readers(placement, self._nodes, self.present)):
             if name in desired:
                 desired[name].append(partition)
         return desired

@@ -10,6 +10,12 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 MOST_BYTES = 1 << 20
+FORMAT = 1
+"""The newest format of records that this release reads, and the format that it writes. docs/reference/compatibility.md
+says when it rises.
+"""
+SETTLE_LOG, ETCD_RECORDS = "settle_log", "records"
+"""The kinds of what a node may be unable to read."""
 
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 # An epoch is a base plus a revision, and must fit a settle log.
@@ -20,6 +26,30 @@ _Mark: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 54)]
 
 class RecordError(ValueError):
     """The value is not a valid record of this kind; the text says where and why."""
+
+
+class NewerFormat(RecordError):
+    """The record has a `format` that this release doesn't know."""
+
+    def __init__(self, key: str, newer: int) -> None:
+        self.format = newer
+        super().__init__(
+            f"{key} has format {newer}, and this release reads only {FORMAT}: run the release that wrote it, or a newer"
+            " one; if no node of yours wrote it, delete the key"
+        )
+
+
+class Unreadable(NamedTuple):
+    """What a node can't read of a partition: SETTLE_LOG or ETCD_RECORDS, and its format."""
+
+    kind: str
+    format: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Records of releases before the field have format 1. In every format, a record is an object with this field."""
+
+    format: Annotated[int, msgspec.Meta(ge=1)] = FORMAT
 
 
 class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +66,16 @@ class LoadRecord(msgspec.Struct, frozen=True, kw_only=True):
     blocked: dict[str, int] = {}
 
 
-class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
+class NodeRecord(Record, frozen=True, kw_only=True):
     """`nodes/<id>`, under the node's lease. `cpu` is the process's share of the `cores` that it may use (1.0: all of
     them); a record of an older release has no `cores`, and its `cpu` is a share of one core. `at` is in unix seconds.
     `passed_over` is the number of invalid values that the node has found in etcd. `troubles` are clauses by kind about
     what keeps the node from its work; each follows the node's name ("is ...", "has ..."). `handlers` are its routes as
     text of bounded length, empty in a record of an older release. `slots` is the number of its slots; `load` is None
     until it is known, and in a record of an older release. `scaling` is the node's setting of that name.
+
+    `reads` has the newest format that the node reads, by kind of `Unreadable`, 1 if left out; `unreadable` has the
+    partitions that it couldn't take over.
 
     A node without `store` (it has no connection to NATS), or one that is `leaving`, gets no partitions.
     """
@@ -64,27 +97,29 @@ class NodeRecord(msgspec.Struct, frozen=True, kw_only=True):
     slots: int = 0
     load: LoadRecord | None = None
     scaling: str = "off"
+    reads: dict[str, int] = {}
+    unreadable: dict[int, Unreadable] = {}
 
     @property
     def is_fit(self) -> bool:
         return self.store and not self.leaving
 
 
-class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True):
+class LeaderRecord(Record, frozen=True, kw_only=True):
     """`leader`, under the leader's lease; `since` in RFC 3339."""
 
     id: str
     since: str = ""
 
 
-class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
+class PlanRecord(Record, frozen=True, kw_only=True):
     """`plan/<id>`, written by the leader: the partitions that this node must own, as of this generation."""
 
     generation: int
     partitions: list[int]
 
 
-class GenerationRecord(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationRecord(Record, frozen=True, kw_only=True):
     """`generation`, written by the leader with each plan: the newest generation, so that none is ever reused."""
 
     generation: int
@@ -100,7 +135,7 @@ class PastOwner(NamedTuple):
     lease: _Whole
 
 
-class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
+class OwnerRecord(Record, frozen=True, kw_only=True):
     """`owners/<partition>`, under the owner's lease. The owner's epoch is `base` plus the key's create-revision;
     `epoch` repeats it once the owner serves the partition, and is 0 until then. `before` as in `EpochRecord`.
     """
@@ -111,7 +146,7 @@ class OwnerRecord(msgspec.Struct, frozen=True, kw_only=True):
     before: list[PastOwner] = []
 
 
-class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
+class EpochRecord(Record, frozen=True, kw_only=True):
     """`epochs/<partition>`, under no lease, put in the transaction that creates an owner key. The last owner's epoch is
     `base` plus this key's mod-revision, and it claimed under `lease`; 0: there was no claim since the base was raised.
     `before` has some earlier owners, latest first: an owner that gives up its claim leaves the settle log of one of
@@ -123,7 +158,7 @@ class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
     before: list[PastOwner] = []
 
 
-class DoneRecord(msgspec.Struct, frozen=True, kw_only=True):
+class DoneRecord(Record, frozen=True, kw_only=True):
     """`done/<id>`, under the node's lease: the newest generation that the node has carried out."""
 
     generation: int
@@ -154,7 +189,7 @@ class BlockedLane(msgspec.Struct, frozen=True, kw_only=True):
     seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
-class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
+class HeldRecord(Record, frozen=True, kw_only=True):
     """`held/<partition>/<epoch>`, written by the owner of that epoch when it releases the partition; by kind of stream
     (`lanes`, `later`). Under the owner's lease as long as any handler runs.
 
@@ -175,7 +210,9 @@ class HeldRecord(msgspec.Struct, frozen=True, kw_only=True):
         return any(lane.running for lane in self.lanes.values())
 
 
-R = TypeVar("R", bound=msgspec.Struct)
+R = TypeVar("R", bound=Record)
+
+_head = msgspec.json.Decoder(Record)
 
 
 def encode(record: msgspec.Struct) -> bytes:
@@ -183,10 +220,26 @@ def encode(record: msgspec.Struct) -> bytes:
 
 
 def decode(kind: type[R], key: str, raw: bytes) -> R:
-    """Raises RecordError, which names the key."""
+    """Raises RecordError, which names the key; NewerFormat for a format that this release doesn't know."""
     if len(raw) > MOST_BYTES:
         raise RecordError(f"{key} holds {len(raw)} bytes, which isn't a record")
     try:
-        return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        record = msgspec.json.decode(raw, type=kind)
+    except _INVALID as error:
+        if (newer := _format_of(raw)) > FORMAT:
+            raise NewerFormat(key, newer) from None
         raise RecordError(f"{key} is not valid: {error}") from error
+    if record.format > FORMAT:
+        raise NewerFormat(key, record.format)
+    return record
+
+
+_INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def _format_of(raw: bytes) -> int:
+    """The format that the bytes claim; 0 if they aren't a record of any format."""
+    try:
+        return _head.decode(raw).format
+    except _INVALID:
+        return 0

@@ -7,8 +7,10 @@ from collections import Counter
 from typing import Any
 
 from evenlane.engine.base import names
+from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.ownership.lease import NodeLease
 from evenlane.engine.cluster.ownership.membership import Membership
+from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
 from evenlane.ring.coordination.memory.client import MemoryCoordination
@@ -152,6 +154,8 @@ class Node:
         self.leaving = False
         self.lease = NodeLease(self.client, ENV, name, ttl, self._record, self._trust, self.lost.append)
         self.records, self.moves = RecordReader(ENV), Counter()
+        self.troubles = Troubles()
+        self.unreadable = UnreadableRecords(self.troubles)
         self.membership: Membership | None = None
 
     def _record(self):
@@ -165,7 +169,7 @@ class Node:
         await self.lease.join()
         self.membership = Membership(
             self.client, ENV, self.name, self.lease, self.host, partitions=PARTITIONS,
-            records=self.records, moves=self.moves,
+            records=self.records, moves=self.moves, unreadable=self.unreadable,
             on_plan=lambda count, generation: self.carried_out.append((count, generation)),
             on_lost=self.lost.append, on_fatal=self.fatal.append,
         )  # fmt: skip

@@ -9,7 +9,7 @@ import structlog
 
 from evenlane.engine.base.aio.pacing import Pacing
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.cluster.ownership.claimed_partition_opener import ClaimedPartitionOpener
+from evenlane.engine.cluster.ownership.claimed_partition_opener import NEWER_PAUSE_S, ClaimedPartitionOpener
 from evenlane.engine.cluster.ownership.handoff import HandoffId
 from evenlane.engine.cluster.ownership.handoff_publisher import HandoffPublisher
 from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
@@ -17,6 +17,7 @@ from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
 from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
+from evenlane.ring.membership.records import NewerFormat
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
     from evenlane.engine.cluster.ownership.lease import NodeLease
     from evenlane.engine.cluster.ownership.partition_host import PartitionHost
+    from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
     from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.ring.coordination.ports import Coordination
@@ -61,11 +63,13 @@ class ActionExecutor:
         records: RecordReader,
         moves: Counter[str],
         ownership: OwnershipDisagreement,
+        unreadable: UnreadableRecords,
         on_plan: Callable[[int, int], None],
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
     ) -> None:
         self._host, self._member, self._moves, self._ownership = host, member, moves, ownership
+        self._unreadable = unreadable
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self._concurrency = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
@@ -74,8 +78,9 @@ class ActionExecutor:
         self.publisher = HandoffPublisher(coordination, env, node_id, lease.id, self._on_end)
         self._receiver = HandoffReceiver(coordination, env, host, records, self._on_end, self._is_owned)
         self.opener = ClaimedPartitionOpener(
-            host, self.keys, self._receiver, ownership, self._is_owned, self._concurrency, lease=lease.id, ttl=lease.ttl
-        )
+            host, self.keys, self._receiver, ownership, unreadable, self._is_owned, self._concurrency,
+            lease=lease.id, ttl=lease.ttl,
+        )  # fmt: skip
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._handed_off: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -88,6 +93,7 @@ class ActionExecutor:
         for partition, epoch in self.epochs.items():
             self._note_lost(partition, epoch)
         self._ownership.end()
+        self._unreadable.keep_only(())
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -128,6 +134,7 @@ class ActionExecutor:
                     self.spawn(self._drop(action, self._stop(partition)), f"drop {partition}")
                 case ConfirmGeneration(generation):
                     self.spawn(self._confirm(generation), "confirm")
+        self._unreadable.keep_only(self._member.plan.desired)
         self._host.expect(more=self._member.plan.is_expecting)
         self._arm()
 
@@ -187,6 +194,10 @@ class ActionExecutor:
             self.on_rollback(error.revision)
         except LeaseGone:
             self._on_lost(_LEASE_ENDED)
+        except NewerFormat as error:
+            self.opener.report_newer(partition, error)
+            await asyncio.sleep(NEWER_PAUSE_S)
+            self.execute(self._member.unsure(partition, now_ns()))
         except CoordinationError as error:
             _log.info("whether a partition was acquired is unknown", partition=partition, error=str(error))
             self.execute(self._member.unsure(partition, now_ns()))

@@ -11,7 +11,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.ownership.rolled_back_owners import RolledBackOwners
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError
-from evenlane.ring.membership.records import PastOwner
+from evenlane.ring.membership.records import ETCD_RECORDS, NewerFormat, PastOwner, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
     from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys
     from evenlane.engine.cluster.ownership.partition_host import PartitionHost
+    from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
     from evenlane.ring.membership.records import HeldRecord
 
 _log = structlog.get_logger(__name__)
 
 _SECOND = 1_000_000_000
 _PAUSE_S = 0.5
+NEWER_PAUSE_S = 2.0
+"""Before a record of a newer release is read again, s."""
 
 
 class ClaimedPartitionOpener:
     """Opens partitions for one session, under `lease`. `ttl` (in seconds) is that of all leases. `is_owned(partition)`
-    asks etcd whether this node owns the partition; it raises CoordinationError.
+    asks etcd whether this node owns the partition; it raises CoordinationError. `unreadable` is informed of partitions
+    that wait for a record of a newer release to go.
     """
 
     def __init__(
@@ -40,6 +44,7 @@ class ClaimedPartitionOpener:
         keys: OwnerKeys,
         receiver: HandoffReceiver,
         ownership: OwnershipDisagreement,
+        unreadable: UnreadableRecords,
         is_owned: Callable[[int], Awaitable[bool]],
         concurrency: asyncio.Semaphore,
         *,
@@ -48,6 +53,7 @@ class ClaimedPartitionOpener:
     ) -> None:
         self._host, self._keys, self._receiver, self._ownership = host, keys, receiver, ownership
         self._is_owned, self._concurrency, self._lease = is_owned, concurrency, lease
+        self._unreadable = unreadable
         self._rolled_back_owners = RolledBackOwners(ttl)
 
     def note_claim(self, partition: int) -> None:
@@ -70,6 +76,7 @@ class ClaimedPartitionOpener:
             known = self._rolled_back_owners.list_known(partition, self._keys.previous(partition))
             try:
                 await self._host.open(partition, epoch, held.values(), known, self._lease)
+                self._unreadable.end(partition, opened=True)
                 return held
             except UnknownEpoch as error:
                 self._ownership.on_rolled_back_owner(str(error))
@@ -88,6 +95,16 @@ class ClaimedPartitionOpener:
             except CoordinationError as error:
                 _log.info("what former owners hold is not known yet", partition=partition, error=str(error))
                 await asyncio.sleep(_PAUSE_S)
+            except NewerFormat as error:
+                self.report_newer(partition, error)
+                await asyncio.sleep(NEWER_PAUSE_S)
+
+    def report_newer(self, partition: int, error: NewerFormat) -> None:
+        """Report that the partition waits for a record of a newer release."""
+        unreadable = Unreadable(ETCD_RECORDS, error.format)
+        level = _log.debug if self._unreadable.known.get(partition) == unreadable else _log.warning
+        level("a partition waits: a newer release wrote a record", partition=partition, reason=str(error))
+        self._unreadable.note(partition, unreadable, str(error))
 
     async def _outlive(self, partition: int, owner: PastOwner) -> None:
         """Wait until an owner that etcd has lost can no longer serve the partition, and etcd confirms that this

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.ring.coordination.ports import Absent, ModifiedAt, PutKey
-from evenlane.ring.membership.records import EpochRecord, PastOwner, encode
+from evenlane.ring.membership.records import EpochRecord, NewerFormat, PastOwner, encode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,20 +70,31 @@ class Epochs:
         self._above: dict[int, int] = {}  # partition -> lower bound (exclusive) of its next epoch
 
     async def know(self, partition: int) -> None:
-        """Read the last claim unless it is already known. Raises CoordinationError."""
+        """Read the last claim unless it is already known. Raises CoordinationError; NewerFormat if a newer release has
+        recorded it.
+        """
         if partition in self._last:
             return
         if self._is_listed and partition not in self._rolled_back:
             self._last[partition] = _Last()  # if another node has claimed it since, this node's claim is refused
             return
+        newer: dict[int, NewerFormat] = {}
         for item in (await self._listing.read()).items:
             number = names.number(item.key.removeprefix(self._prefix))
-            record = self._records.read(EpochRecord, item.key, item.value)
+            try:
+                record = self._records.read_known(EpochRecord, item.key, item.value)
+            except NewerFormat as error:
+                if number is not None:
+                    newer[number] = error
+                continue
             if number is not None:  # a corrupted value still has its revision
                 record = record or EpochRecord()
                 self._last.setdefault(number, _Last(record.base, item.mod_revision, record.lease, tuple(record.before)))
-        self._last.setdefault(partition, _Last())
+        self._rolled_back.update(newer)  # read again at each claim
         self._is_listed = True
+        if partition in newer and partition not in self._last:
+            raise newer[partition]
+        self._last.setdefault(partition, _Last())
         self._rolled_back.discard(partition)
 
     def claim(self, partition: int) -> EpochClaim:

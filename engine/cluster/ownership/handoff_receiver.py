@@ -56,14 +56,17 @@ class HandoffReceiver:
         self._listed = SingleFlight(partial(coordination.list, names.key(env, "held", "")))
 
     async def read_records(self, partition: int) -> dict[HandoffId, HeldRecord]:
-        """Return the handoff records of a partition's previous owners. Raises CoordinationError."""
+        """Return the handoff records of a partition's previous owners. Raises CoordinationError; NewerFormat if a newer
+        release has written one of them.
+        """
         found: dict[HandoffId, HeldRecord] = {}
         for item in (await self._listed.read()).items:
             held = parse_handoff(item.key.removeprefix(names.key(self._env, "held", "")))
             if held is None or held.partition != partition:
                 continue
-            if (record := self._read(item)) is not None:
-                found[held] = record
+            record = self._records.read_known(HeldRecord, item.key, item.value)
+            if record is not None:
+                found[held] = _check_running(item, record)
         return found
 
     def follow(self, known: Mapping[HandoffId, HeldRecord]) -> None:
@@ -124,9 +127,10 @@ class HandoffReceiver:
         held = parse_handoff(name)
         if held is None or held not in self._known:
             return
-        record = self._read(item)
+        record = self._records.read(HeldRecord, item.key, item.value)
         if record is None:
             return
+        record = _check_running(item, record)
         before, self._known[held] = self._known[held], record
         self._taker.on_held_change(held.partition, record)
         self._taker.on_held_release(held.partition, find_released(before, record))
@@ -157,19 +161,15 @@ class HandoffReceiver:
         except CoordinationError as error:
             _log.debug("left to the next owner", key=key, error=str(error))
 
-    def _read(self, item: KeyValue) -> HeldRecord | None:
-        """Return the record, None if the value is none. A key under no lease has no running handlers, as their end
-        would never be reported.
-        """
-        record = self._records.read(HeldRecord, item.key, item.value)
-        if record is None:
-            return None
-        return record if item.lease or not record.is_running else _drop_running(record)
-
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._on_end)
         return task
+
+
+def _check_running(item: KeyValue, record: HeldRecord) -> HeldRecord:
+    """Return the record. A key under no lease has no running handlers, as their end would never be reported."""
+    return record if item.lease or not record.is_running else _drop_running(record)
 
 
 def _drop_running(record: HeldRecord) -> HeldRecord:

@@ -14,6 +14,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.ownership.action_executor import ActionExecutor
 from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
+from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.ring.coordination.ports import CoordinationError
 from evenlane.ring.membership.member import Member
@@ -54,6 +55,7 @@ class Membership:
         records: RecordReader,
         moves: Counter[str] | None = None,
         ownership: OwnershipDisagreement | None = None,
+        unreadable: UnreadableRecords | None = None,
         on_plan: Callable[[int, int], None],
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
@@ -61,11 +63,12 @@ class Membership:
         self._coordination, self._env, self.id, self._lease = coordination, env, node_id, lease
         self._partitions, self._records, self._on_lost = partitions, records, on_lost
         self._ownership = ownership or OwnershipDisagreement(Troubles())
+        unreadable = unreadable or UnreadableRecords(Troubles())
         self.member = Member(lease.id, lease.trusted_until, clear_after=3 * lease.ttl * _SECOND)
         self._executor = ActionExecutor(
             coordination, env, node_id, lease, host, self.member,
             records=records, moves=Counter() if moves is None else moves, ownership=self._ownership,
-            on_plan=on_plan, on_lost=on_lost, on_fatal=on_fatal,
+            unreadable=unreadable, on_plan=on_plan, on_lost=on_lost, on_fatal=on_fatal,
         )  # fmt: skip
         self._keys = self._executor.keys
         self._stale: asyncio.TimerHandle | None = None  # set while etcd's plan is older than the one carried out

@@ -21,7 +21,7 @@ from evenlane.ring.coordination.ports import (
     PutKey,
     Unavailable,
 )
-from evenlane.ring.membership.records import DoneRecord, OwnerRecord, encode
+from evenlane.ring.membership.records import DoneRecord, NewerFormat, OwnerRecord, encode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -105,7 +105,11 @@ class OwnerKeys:
     def observe(self, seen: Mapping[int, KeyValue]) -> None:
         """Learn the claims of other owners, so that the next claim of a partition needn't read the last one."""
         for partition, item in seen.items():
-            record = self._records.read(OwnerRecord, item.key, item.value)
+            try:
+                record = self._records.read_known(OwnerRecord, item.key, item.value)
+            except NewerFormat:
+                self._epochs.discard(partition)  # the next claim reads `epochs/`
+                continue
             base, before = (record.base, record.before) if record is not None else (0, ())
             self._epochs.note_claim(partition, base, item.create_revision, item.lease, before)
 
@@ -128,7 +132,7 @@ class OwnerKeys:
 
     async def claim(self, partition: int, plan_revision: int) -> int:
         """Create the owner key if it doesn't exist and the node's plan has this mod-revision. Returns the
-        create-revision, 0 if the claim was refused. Raises WentBack, LeaseGone, CoordinationError.
+        create-revision, 0 if the claim was refused. Raises WentBack, LeaseGone, CoordinationError, NewerFormat.
         """
         key = self.key(partition)
         plan = ModifiedAt(names.key(self._env, "plan", self._id), plan_revision)

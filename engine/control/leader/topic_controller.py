@@ -20,10 +20,11 @@ from evenlane.engine.control.topics.reconcile import TopicReconciler, log_change
 from evenlane.ring.coordination.ports import Listing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
+    from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.leader.work_queue import Batch
+    from evenlane.engine.control.topics.reconcile import TopicChange
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, CreatedAt, Watch
 
@@ -139,7 +140,7 @@ class TopicController:
                         return _End.OUTDATED
                     if not (batch.specs or batch.asked or view.corrupted):
                         continue  # only its own writes have arrived
-                    if not await self._publish(batch, writer):
+                    if not await self._publish(batch, writer, view.newer):
                         return _End.OUTDATED if await writer.is_leader() else _End.FENCED
                     await asyncio.sleep(PAUSE_S)
                 return _End.DISCONNECTED
@@ -151,16 +152,20 @@ class TopicController:
                 )
                 await work_queue.close()
 
-    async def _publish(self, batch: Batch, writer: AcceptedWriter) -> bool:
-        """Publish a batch. Returns False if another process leads or has written there; part of it may be written."""
+    async def _publish(self, batch: Batch, writer: AcceptedWriter, newer: Collection[str]) -> bool:
+        """Publish a batch, without the projects that a newer release has accepted in a format of its own. Returns False
+        if another process leads or has written there; part of it may be written.
+        """
         unaccepted = self._reconciler.find_unaccepted(batch.specs)
         numbers = await next_numbers(self._coordination, self._env, unaccepted)
-        changes = self._reconciler.changes(batch.specs, numbers)
+        changes = _leave_newer(self._reconciler.changes(batch.specs, numbers), newer)
         if not await writer.publish(changes):
             return False
         log_changes(changes)
         for question in batch.asked:
-            change = self._reconciler.remove_groups(question.project, question.groups, question.number)
+            change = None
+            if question.project not in newer:
+                change = self._reconciler.remove_groups(question.project, question.groups, question.number)
             if change is not None and not await writer.publish([change]):
                 return False
             log_changes([change] if change is not None else ())
@@ -182,3 +187,11 @@ class TopicController:
                 "what is accepted can't be read", projects=len(unknown), one=one[:64], reason=view.unreadable[one]
             )
         return {**view.accepted, **known}
+
+
+def _leave_newer(changes: Sequence[TopicChange], newer: Collection[str]) -> list[TopicChange]:
+    """The changes without those of `newer` projects, which are logged."""
+    for change in changes:
+        if change.project in newer:
+            _log.warning("a topic is left to a newer release, which has accepted it", project=change.project)
+    return [change for change in changes if change.project not in newer]

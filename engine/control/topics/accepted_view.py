@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
-from evenlane.quota.topics.topic import TopicError, decode_accepted
+from evenlane.quota.topics.topic import NewerTopic, TopicError, decode_accepted
 from evenlane.ring.coordination.ports import Absent, DeleteKey, Listing, ModifiedAt
 
 if TYPE_CHECKING:
@@ -20,8 +20,9 @@ class AcceptedView:
     for the others. Keys that belong to no project are ignored.
 
     Only the leader writes under `accepted/`. If another process does, a value that can't be decoded or was deleted is
-    noted in `corrupted`. A valid value is in effect, and is found at the project's next change. The leader's own delete
-    whose answer was lost looks the same: that topic returns, and is deleted once more.
+    noted in `corrupted`. One that a newer release has written is in `newer`: its project is left alone. A valid value
+    is in effect, and is found at the project's next change. The leader's own delete whose answer was lost looks the
+    same: that topic returns, and is deleted once more.
 
     `is_stale` is set when a listing is older than the view: etcd was restored from a backup, lost its last writes in a
     crash (3.5.0 to 3.5.2 may), or was read before the leader's last write.
@@ -32,6 +33,7 @@ class AcceptedView:
         self.unreadable: dict[str, str] = {}
         self.is_stale = False
         self.corrupted: dict[str, None] = {}  # in order of arrival
+        self.newer: set[str] = set()
         self._prefix = names.key(env, "accepted", "")
         self._revisions: dict[str, int] = {}  # by key, of values read and written
         for item in found:
@@ -44,6 +46,9 @@ class AcceptedView:
         self._revisions[item.key] = item.mod_revision
         try:
             self.accepted[project] = decode_accepted(item.value)
+        except NewerTopic as error:
+            self.unreadable[project] = str(error)
+            self.newer.add(project)
         except TopicError as error:
             self.unreadable[project] = str(error)
             self.corrupted[project] = None
@@ -89,17 +94,15 @@ class AcceptedView:
             return  # the leader's own write, or older; or a key that belongs to no project
         if value is None:
             self._revisions.pop(key, None)
-        elif _is_readable(value):
-            self.corrupted.pop(project, None)
+            self.newer.discard(project)
+            self.corrupted[project] = None
             return
-        else:
+        try:
+            decode_accepted(value)
+        except NewerTopic:
+            self.newer.add(project)
+        except TopicError:
             self._revisions[key] = revision
-        self.corrupted[project] = None
-
-
-def _is_readable(value: bytes) -> bool:
-    try:
-        decode_accepted(value)
-    except TopicError:
-        return False
-    return True
+            self.corrupted[project] = None
+            return
+        self.corrupted.pop(project, None)

@@ -78,6 +78,8 @@ class TopicStatus:
     def document(self) -> dict[str, Any]:
         """Return the document of `evenlane topics get --json`: `wish` is the spec, `in_force` the topic in effect."""
         in_effect = None if self.in_effect is None else msgspec.json.decode(encode(self.in_effect))
+        if in_effect is not None:
+            del in_effect["format"]  # that of the record in etcd, not of this document
         return {
             "project": self.project,
             "accepted": self.is_accepted,

@@ -18,9 +18,10 @@ from evenlane.engine.node.partitions.partition_opener import PartitionOpener
 from evenlane.engine.node.partitions.partition_table import PartitionTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable
+    from collections.abc import Collection, Coroutine, Iterable
 
     from evenlane.engine.base.names import Kind
+    from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
     from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.node.handlers.worker import Workers
@@ -41,7 +42,7 @@ _HOURS_EVERY_S = 60.0
 
 
 class OwnedPartitions:
-    """The partitions that a node owns. `on_unreadable`: see `PartitionOpener`.
+    """The partitions that a node owns. `unreadable`: see `PartitionOpener`.
 
     Invariants:
     - `partitions` has those that are open or being opened.
@@ -60,13 +61,13 @@ class OwnedPartitions:
         workers: Workers,
         counters: Counters,
         clock: StoreClock,
-        on_unreadable: Callable[[int, str], None],
+        unreadable: UnreadableRecords,
     ) -> None:
         self._store, self._settler, self._due = context.store, context.settler, context.due
         self._eligibility, self._queues, self._dirty, self._clock = context.eligibility, queues, dirty, clock
         self.partitions = PartitionTable(lanes)
         self.mine = mine
-        self._opener = PartitionOpener(context, self.partitions, queues, counters, on_unreadable)
+        self._opener = PartitionOpener(context, self.partitions, queues, counters, unreadable)
         self._closing = ClosingPartitions(workers, failures, context.settler)
         self._inspections = asyncio.Semaphore(_LOOKED_AT_ONCE)
         self._apart: set[asyncio.Task[None]] = set()  # background tasks

@@ -13,10 +13,12 @@ from evenlane.engine.core.records.settle_record import UnknownVersion
 from evenlane.engine.errors import ConfigError, UnknownEpoch
 from evenlane.engine.node.partitions.backlog_schedule import BacklogSchedule
 from evenlane.engine.node.partitions.partition import Partition
+from evenlane.ring.membership.records import SETTLE_LOG, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
+    from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
     from evenlane.engine.node.partitions.partition import PartitionContext
     from evenlane.engine.node.partitions.partition_table import PartitionTable
     from evenlane.engine.node.queues.registry import QueueRegistry
@@ -33,8 +35,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 class PartitionOpener:
-    """Opens the partitions of one node, a few at a time. `on_unreadable(partition, reason)` is called when a settle log
-    can't be read, and with "" when that is over.
+    """Opens the partitions of one node, a few at a time. `unreadable` is informed of settle logs that can't be read.
 
     Invariant: `_begun` has, by partition, the last epoch under which a takeover failed half-way. The settle logs may
     have records of that epoch, although it has delivered nothing.
@@ -46,10 +47,10 @@ class PartitionOpener:
         table: PartitionTable,
         queues: QueueRegistry,
         counters: Counters,
-        on_unreadable: Callable[[int, str], None],
+        unreadable: UnreadableRecords,
     ) -> None:
         self._context, self._table, self._queues = context, table, queues
-        self._counters, self._on_unreadable = counters, on_unreadable
+        self._counters, self._unreadable = counters, unreadable
         self._turns = Pacing(_OPENED_AT_ONCE, _OPENING_S)
         self._backlogs = BacklogSchedule()
         self._begun: dict[int, int] = {}
@@ -69,7 +70,7 @@ class PartitionOpener:
             self._queues.report_ready(number, self._context.ready.on_queue_ready)
             return partition
         finally:
-            self._on_unreadable(number, "")
+            self._unreadable.end(number)
             self._backlogs.end()
 
     async def _take_over(
@@ -95,7 +96,7 @@ class PartitionOpener:
                 else:
                     _log.warning("the take-over begins anew", partition=number, epoch=epoch, error=last_error)
                 if isinstance(error, UnknownVersion):
-                    self._on_unreadable(number, last_error)
+                    self._unreadable.note(number, Unreadable(SETTLE_LOG, error.record.version), last_error)
                 await self._give_up(partition)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)

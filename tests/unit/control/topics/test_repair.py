@@ -1,6 +1,7 @@
 """Repair of `accepted/`: the leader rewrites values that others have corrupted or deleted (fault 19)."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -249,3 +250,39 @@ class TestDamageBetweenLeaders:
             assert "the accepted value can't be read (it is not JSON" in status.reason
             assert status.reason.endswith("and there is no spec to restore it from")
             assert (await topic_client.change("acme", {"qps": 5})).is_accepted
+
+
+def in_format(raw, number):
+    """The accepted topic, as a release writes it that has this newest format."""
+    return json.dumps({**json.loads(raw), "format": number, "draining": {"of": "a later form"}}).encode()
+
+
+@pytest.mark.parametrize("when", ["while it leads", "before it leads"])
+async def test_topic_of_a_newer_release_is_left_alone(etcd, topic_client, when):
+    """U2, U3: a leader of an older release neither repairs nor replaces it, and accepts the topics of others. It was
+    accepted with groups that this release can't know.
+    """
+    async with leader(etcd):
+        await lower_groups(topic_client)
+        newer = in_format(await value(etcd), 2)
+        if when == "while it leads":
+            await etcd.put(KEY, newer)
+            await leads_without_it(etcd, topic_client, newer)
+    await etcd.put(KEY, newer)
+    async with leader(etcd):
+        await leads_without_it(etcd, topic_client, newer)
+        await etcd.put(KEY, in_format(newer, 1))  # no newer one, but rubbish
+        await topic_client.change("acme", {"qps": 6})
+
+
+async def leads_without_it(etcd, topic_client, newer):
+    """The leader gets a change of that topic, and one of another project."""
+    with capture_logs() as logs:
+        await etcd.put(f"{ROOT}topics/acme", b'{"qps": 5}')
+        await topic_client.change("other", {"qps": 5})
+        assert newer == await value(etcd)
+        await until(lambda: "a topic is left to a newer release, which has accepted it" in {e["event"] for e in logs})
+    assert newer == await value(etcd)
+    assert (await topic_client.get("other")).is_accepted
+    assert "format is 2, and this release reads only 1" in str((await topic_client.get("acme")).unreadable)
+    await topic_client.delete("other")

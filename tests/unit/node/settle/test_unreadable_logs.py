@@ -7,9 +7,9 @@ from structlog.testing import capture_logs
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.core.records.settle_record import UnknownVersion
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
-from evenlane.engine.node.settle.unreadable_logs import UnreadableLogs
 from tests.support.node.two import P, lane_of
 from tests.support.node.world import LANES, World
 from tests.support.store.feeding import logged
@@ -83,7 +83,7 @@ async def test_takeover_waits_for_an_unreadable_log():
         assert await node.stop(5)
         sequence = await write(world, 2)
         await world.put_many(20)
-        reader = await world.idle_node(on_unreadable=UnreadableLogs(troubles).note)
+        reader = await world.idle_node(unreadable=UnreadableRecords(troubles))
         opening = world.opening(reader)
         await until(troubles.current)
         sentence = troubles.current()["settle_log"]
@@ -104,27 +104,12 @@ async def test_cancelled_takeover_clears_its_trouble():
     troubles = Troubles()
     async with World() as world:
         await write(world, 2)
-        node = await world.idle_node(on_unreadable=UnreadableLogs(troubles).note)
+        node = await world.idle_node(unreadable=UnreadableRecords(troubles))
         opening = world.opening(node)
         await until(troubles.current)
         for task in opening:
             task.cancel()
         await until(lambda: not troubles.current())
-
-
-def test_unreadable_logs_of_several_partitions_are_one_trouble():
-    troubles = Troubles()
-    logs = UnreadableLogs(troubles)
-    logs.note(3, "")
-    assert {} == troubles.current()
-    for partition in (3, 5, 4):
-        logs.note(partition, f"reason {partition}")
-    assert {"settle_log": "can't take over partition 3 (and 2 partitions more): reason 3"} == troubles.current()
-    logs.note(3, "")
-    logs.note(5, "")
-    assert {"settle_log": "can't take over partition 4: reason 4"} == troubles.current()
-    logs.note(4, "")
-    assert {} == troubles.current()
 
 
 async def test_error_names_the_sequence_of_the_record():

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evenlane.quota.topics.fields import FIELDS
 from evenlane.quota.topics.topic import (
     Accepted,
+    NewerTopic,
     TopicError,
     accept,
     complete,
@@ -26,9 +27,9 @@ from tests.unit.quota.topics.specs import ALL_DEFAULTS, ALL_GIVEN, PUSHES, topic
 
 
 class TestAccepted:
-    def test_accepted_has_the_topic_and_five_more_fields(self):
+    def test_accepted_has_the_topic_and_six_more_fields(self):
         accepted = Accepted(topic=topic_of({"qps": 100}), active=2, draining=(2, 3), revision=17, number=4)
-        added = {"active": 2, "draining": [2, 3], "revision": 17, "number": 4, "deleted": False}
+        added = {"active": 2, "draining": [2, 3], "revision": 17, "number": 4, "deleted": False, "format": 1}
         assert json.loads(encode(accepted)) == {**ALL_DEFAULTS, **added}
         assert [*FIELDS, *added] == list(json.loads(encode(accepted)))
 
@@ -42,6 +43,15 @@ class TestAccepted:
         accepted = accept(topic_of({"qps": 1}), 5, None)
         more = {**json.loads(encode(accepted)), "colour": "blue"}
         assert accepted == decode_accepted(json.dumps(more).encode())
+
+    @pytest.mark.parametrize("changed", [{}, {"active": "a later form"}, {"qps": None}])
+    def test_newer_format_is_named(self, changed):
+        """U2: whatever else is in it; a release before the field wrote format 1."""
+        written = json.loads(encode(accept(topic_of({"qps": 1}), 5, None)))
+        with pytest.raises(NewerTopic, match=r"^format is 2, and this release reads only 1: upgrade this process$"):
+            decode_accepted(json.dumps({**written, "format": 2, **changed}).encode())
+        del written["format"]
+        assert accept(topic_of({"qps": 1}), 5, None) == decode_accepted(json.dumps(written).encode())
 
     @pytest.mark.parametrize("field", [*FIELDS, "active", "draining", "revision", "number", "deleted"])
     def test_each_field_is_required_and_checked(self, field):

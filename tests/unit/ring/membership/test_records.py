@@ -14,6 +14,7 @@ from evenlane.ring.membership.records import (
     HeldLane,
     HeldRecord,
     LeaderRecord,
+    NewerFormat,
     NodeRecord,
     OwnerRecord,
     PastOwner,
@@ -61,6 +62,29 @@ def test_unknown_fields_are_ignored():
     """Rolling upgrade: a newer release may write more fields."""
     raw = b'{"generation": 1, "partitions": [2], "because": {"of": [1]}}'
     assert PlanRecord(generation=1, partitions=[2]) == decode(PlanRecord, "k", raw)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not HeldLane])
+@pytest.mark.parametrize("more", [b"", b', "id": 7, "generation": "x", "base": -1, "host": []'])
+def test_newer_format_is_named(kind, more):
+    """U2: whatever else is in the record."""
+    with pytest.raises(NewerFormat, match=r"^k has format 2, and this release reads only 1: run the"):
+        decode(kind, "k", b'{"format": 2%b}' % more)
+
+
+@pytest.mark.parametrize("raw", [b'{"format": 0}', b'{"format": "2"}', b'{"format": 2'])
+def test_invalid_format_is_no_newer_one(raw):
+    with pytest.raises(RecordError) as caught:
+        decode(NodeRecord, "k", raw)
+    assert not isinstance(caught.value, NewerFormat)
+
+
+def test_record_without_a_format_has_format_1():
+    """U1: releases before the field don't write it."""
+    assert PlanRecord(generation=1, partitions=[2], format=1) == decode(
+        PlanRecord, "k", b'{"generation": 1, "partitions": [2]}'
+    )
+    assert 1 == json.loads(encode(PlanRecord(generation=1, partitions=[2])))["format"]
 
 
 def test_node_is_fit_unless_it_leaves_or_lacks_the_store():

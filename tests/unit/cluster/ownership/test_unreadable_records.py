@@ -1,0 +1,84 @@
+"""U2: a record of a newer release stops its partition on this node, and no other."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
+from evenlane.ring.membership.records import ETCD_RECORDS, SETTLE_LOG, Unreadable
+from tests.support.membership_cluster import key
+from tests.support.until import until
+
+LOG, KEY = Unreadable(SETTLE_LOG, 2), Unreadable(ETCD_RECORDS, 2)
+
+
+def test_several_partitions_are_one_trouble():
+    troubles = Troubles()
+    records = UnreadableRecords(troubles)
+    records.end(3)
+    assert {} == troubles.current()
+    for partition in (3, 5, 4):
+        records.note(partition, LOG, f"reason {partition}")
+    assert {"settle_log": "can't take over partition 3 (and 2 partitions more): reason 3"} == troubles.current()
+    records.keep_only({4})
+    assert {"settle_log": "can't take over partition 4: reason 4"} == troubles.current()
+    records.end(4)
+    assert {} == troubles.current()
+
+
+def test_leader_is_informed_until_the_partition_opens():
+    """Otherwise it would give the partition back to this node at once."""
+    records = UnreadableRecords(Troubles())
+    records.note(3, LOG, "reason")
+    records.note(4, KEY, "reason")
+    records.keep_only(())
+    assert {3: LOG, 4: KEY} == records.known
+    records.end(3, opened=True)
+    assert {4: KEY} == records.known
+
+
+@pytest.mark.parametrize(
+    ("path", "what"), [(("held", 0, 3), "which a previous owner left"), (("epochs", 0), "of its last claim")]
+)
+@pytest.mark.parametrize("form", ["as known", "unknown"])
+async def test_partition_with_a_record_of_a_newer_format_waits(cluster, path, what, form):
+    """L, O: what such a record says is unknown, so the partition must not be opened without it."""
+    raw = b'{"format": 2, "id": "z", "base": 7}' if form == "as known" else b'{"format": 2, "id": [], "base": "x"}'
+    a = await cluster.join("a")
+    await cluster.client.put(key(*path), raw)
+    with capture_logs() as logs:
+        await cluster.plan(a=[0, 1])
+        await until(lambda: 1 in a.owned and a.troubles.current())
+    sentence = (
+        f"{key(*path)} has format 2, and this release reads only 1: run the release that wrote it, or a newer one"
+    )
+    assert f"can't take over partition 0: {sentence}" in a.troubles.current()["records"], what
+    assert {0: KEY} == a.unreadable.known
+    assert "a partition waits: a newer release wrote a record" in {each["event"] for each in logs}
+    assert [1] == a.owned
+    assert raw == (await cluster.client.get(key(*path))).value, "an older release doesn't overwrite it"
+    await cluster.client.delete(key(*path))
+    await until(lambda: 0 in a.owned)
+    assert ({}, [], []) == (a.troubles.current(), a.lost, a.fatal)
+
+
+@pytest.mark.parametrize("path", [("held", 0, 3), ("epochs", 0)])
+async def test_waiting_partition_can_go_to_another_node(cluster, path):
+    """The leader gives it to a node that reads the record; here, the record has gone meanwhile."""
+    a, b = await cluster.join("a", "b")
+    await cluster.client.put(key(*path), b'{"format": 2}')
+    await cluster.plan(a=[0, 1])
+    await until(lambda: 1 in a.owned and a.troubles.current())
+    await cluster.client.delete(key(*path))
+    await cluster.own(a=[1], b=[0])
+    assert ({}, {}) == (a.troubles.current(), b.troubles.current())
+
+
+async def test_owner_key_of_a_newer_format_is_respected(cluster):
+    """Z1: its lease and revision count. What it says of earlier owners is read from `epochs/` at the next claim."""
+    a, b = await cluster.join("a", "b")
+    await cluster.own(a=[0, 1])
+    await cluster.client.put(key("owners", 0), b'{"format": 2, "id": []}', a.lease.id)
+    await cluster.plan(a=[1], b=[0])
+    await until(lambda: [0] == b.owned)
+    assert b.membership.epochs[0] > a.membership.epochs[1]
