@@ -73,6 +73,11 @@ class ProcessWorld:
                 await server.start()
         await self._open.aclose()
 
+    @property
+    def node_settings(self) -> dict[str, object]:
+        """The settings of all nodes."""
+        return dict(self._defaults)
+
     def _settings(self) -> Settings:
         given = {"nats": self.servers.nats.url, "etcd": self.servers.etcd.endpoint} | self._defaults
         return load({key: str(value) for key, value in given.items()}, environ={}).settings
