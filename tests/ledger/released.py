@@ -10,14 +10,13 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.runtime.embedded.child import GUARD
+from evenlane.engine.runtime.embedded.child import guard
 from tests.ledger.process import NodeProcess
 from tests.support import ROOT
 
@@ -125,11 +124,10 @@ class _Node(NodeProcess):
 
     async def spawn(self) -> None:
         command = [sys.executable, "-c", _EVENLANE, "run", "--handler", "tests.ledger.handlers:obey"]
-        guard = [sys.executable, "-I", "-S", str(GUARD), str(os.getpid()), str(int(signal.SIGKILL))]
         environ = self._environment() | {"PYTHONPATH": str(self._folder)}
         with self.log.open("ab") as log:
             started = await asyncio.create_subprocess_exec(
-                *guard, *command, cwd=self._folder, env=environ, stdin=DEVNULL, stdout=PIPE, stderr=log
+                *guard(), *command, cwd=self._folder, env=environ, stdin=DEVNULL, stdout=PIPE, stderr=log
             )
         self._process = _Started(started)
 

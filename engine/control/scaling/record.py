@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from evenlane.engine.control.scaling.decision import ScalingState
+from evenlane.ring.membership.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ OFF = "off"
 _NAMED = 3  # nodes of each mode in a sentence
 
 
-class ScalingRecord(msgspec.Struct, frozen=True, kw_only=True):
+class ScalingRecord(Record, frozen=True, kw_only=True):
     """`scaling`, written by the leader at each look. `mode` is the setting `scaling`, `by` the leader; times are in
     unix s.
 
