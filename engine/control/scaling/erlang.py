@@ -34,9 +34,9 @@ def wait_exceeds(slots: int, offered: float, handling_s: float, wait_s: float) -
 
 def nodes_needed(demand: float, slots: int, handling_s: float, quantile: float, wait_s: float, most: int) -> int:
     """Return the smallest number of nodes, 1 to `most`, with at most 1 - `quantile` of the messages waiting for longer
-    than `wait_s`; `most` if no number is enough. `demand` is that of all nodes together, in slots.
+    than `wait_s`; `most` + 1 if none of these is enough. `demand` is that of all nodes together, in slots.
     """
-    low, high = 1, max(1, most)
+    low, high = 1, max(1, most) + 1
     while low < high:
         nodes = (low + high) // 2
         if wait_exceeds(slots, IMBALANCE * demand / nodes, handling_s, wait_s) <= 1 - quantile:

@@ -37,13 +37,16 @@ def propose(need: Need, seen: Observation, most: int) -> Proposal:
 
     def suffice(margin: float) -> int:
         by_slots = nodes_needed(margin * demand, slots, handling_s, need.quantile, need.wait_s, most)
-        return min(most, max(by_slots, _by_cpu(need, seen, margin)))
+        return max(by_slots, _by_cpu(need, seen, margin))
 
     up, down = suffice(1.0), suffice(MARGIN)
     silent = len(seen.nodes) - len(loads)
     if silent:
         down = max(down, stays)
-    return Proposal(max(up, stays), min(down, stays), _explain(need, seen, demand, up, silent))
+    why = _explain(need, seen, demand, up, most, silent)
+    if up > most:
+        why += f"; {most} is the most that scaling_max and the partitions allow"
+    return Proposal(max(min(up, most), stays), min(down, most, stays), why)
 
 
 def _mean_handling(loads: list[LoadRecord]) -> float:
@@ -64,16 +67,18 @@ def _sum_cpu(seen: Observation) -> float:
     return min(_MOST, sum(node.cpu for node in seen.nodes.values()))
 
 
-def _explain(need: Need, seen: Observation, demand: float, up: int, silent: int) -> str:
+def _explain(need: Need, seen: Observation, demand: float, up: int, most: int, silent: int) -> str:
+    by_cpu = _by_cpu(need, seen, 1.0)
     nodes = format_count(up, "node")
-    if _by_cpu(need, seen, 1.0) >= up > 1:
+    if by_cpu >= up > 1:
         text = (
             f"the CPU of {_sum_cpu(seen):.2f} nodes is used, and {nodes} keep the mean at {need.cpu_above:.0%} or less"
         )
     else:
         slots = sum(node.slots for node in seen.nodes.values())
         target = f"p{100 * need.quantile:.12g} wait {format_duration(need.wait_s)}"
-        text = f"{demand:,.1f} of {slots:,} slots would be used within the quotas, and {target} needs {nodes}"
+        at_least = "at least " if up > most else ""
+        text = f"{demand:,.1f} of {slots:,} slots would be used within the quotas, and {target} needs {at_least}{nodes}"
     if silent:
         text += f"; {format_count(silent, 'node', 'reports', 'report')} no load yet"
     return text

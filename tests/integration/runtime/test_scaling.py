@@ -9,12 +9,14 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane import Engine, Producer, Settings
+from evenlane import Engine, Producer, Put, Settings
+from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.engine.scaler.keda.protos import CLASSES, METHODS, SERVICE
+from evenlane.ring.membership.records import NodeRecord, decode
 from tests.support.kubernetes import KubernetesApi
 from tests.support.topics import put_specs
 from tests.support.until import until
@@ -127,6 +129,40 @@ async def test_scale_in_by_the_leader_ends_no_running_handler(settings, tmp_path
             may_end.set()
             await until(lambda: len(ended) == 4)
         assert sorted(ended) == sorted(started)
+
+
+@pytest.mark.full
+async def test_node_counts_messages_that_wait_for_slots_and_not_those_that_wait_for_their_quota(settings):
+    """P10, X6: from the queues of a real node to the number of nodes."""
+    etcd = connections.etcd(settings)
+    config = await agree_cluster_config(etcd, settings.env, {"partitions": 4})
+    specs = {"acme": '{"qps": 0.1, "burst": 1}', "bolt": '{"qps": 10000}'}
+    await put_specs(etcd, settings.env, config, specs)
+
+    async def handle(_message):
+        await asyncio.sleep(0.1)
+
+    async def load():
+        found = await etcd.get(names.key(settings.env, "nodes", "a"))
+        return decode(NodeRecord, "nodes/a", found.value).load
+
+    needs = replace(
+        settings, scaling="hpa", scaling_policy="need", scaling_target="p99 wait 1s", scaling_recovery=5.0,
+        scaling_max=9, concurrency=2, lease_ttl=2.0,
+    )  # fmt: skip
+    async with running(needs, handle) as engine, Producer(settings=settings) as producer:
+        await producer.put_many([Put("acme", b"x") for _ in range(5_000)])
+        await until(lambda: _has_blocked(load))
+        assert 2 == await until(lambda: engine.desired_nodes)
+        await producer.put_many([Put("bolt", b"x") for _ in range(1_000)])
+        # 1,000 messages of 0.1 s, to be handled within 5 s, take 20 slots of 2 a node; there are 4 partitions
+        await until(lambda: engine.desired_nodes == 4)
+    await etcd.close()
+
+
+async def _has_blocked(load):
+    found = await load()
+    return found is not None and found.blocked.get("quota", 0) > 4_900
 
 
 async def test_leader_outside_of_a_pod_does_not_start(settings):

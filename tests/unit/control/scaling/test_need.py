@@ -83,6 +83,15 @@ def test_does_nothing_while_no_node_says_anything():
     assert (3, "no node reports its load") == decided(NodeRecord(), replicas=3)[:2]
 
 
+def test_reason_says_when_the_most_is_not_enough():
+    """P10: otherwise nobody would raise it."""
+    decision = decided(*[node(used=64, wanted=300)] * 2, bounds=Bounds(2, 4))
+    assert (4, True) == (decision.replicas, decision.why.endswith(
+        "p99 wait 2s needs at least 5 nodes; 4 is the most that scaling_max and the partitions allow"
+    ))  # fmt: skip
+    assert "the most" not in decided(*[node(used=64, wanted=300)] * 2, bounds=Bounds(2, 11)).why
+
+
 def test_never_outside_the_bounds():
     """P10: however much is wanted, and however little."""
     assert 50 == decided(*[node(used=64, wanted=1e308)] * 2).replicas

@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.control.scaling.decision import ScalingState, decide
@@ -53,14 +53,14 @@ def test_rules_change_one_node_at_a_time_with_a_rest_after_each(loads):
     assert all(after - before >= BOUNDS.rest_s for (before, _), (after, _) in itertools.pairwise(made))
 
 
+@settings(max_examples=50)
 @given(st.floats(0, 2_000), noise, st.integers(2, 40))
 def test_need_settles_under_a_load_that_stays_within_5_percent(load, factors, start):
     """P10: once it has settled, it changes nothing for hours. `MARGIN` is what this takes."""
-    loads = [load * factor for factor in factors * 8]
-    directions = [by > 0 for _, by in changes(play(Need(), loads, start), start)]
+    played = [*play(Need(), [load * factor for factor in factors * 4], start)]
+    directions = [by > 0 for _, by in changes(played, start)]
     assert sorted(directions) == directions or sorted(directions, reverse=True) == directions  # turns at most once
-    last = [replicas for _, replicas in play(Need(), loads, start)]
-    assert 1 == len(set(last[len(factors) * 2 :]))
+    assert 1 == len({replicas for _, replicas in played[len(factors) * 2 :]})
 
 
 @given(st.floats(0, 2_000), st.integers(2, 40), st.floats(1, 400))
