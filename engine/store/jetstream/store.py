@@ -19,6 +19,7 @@ from evenlane.engine.core.ports import LaneState, Lost, Refused
 from evenlane.engine.errors import ConfigError, Unreachable
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.jetstream import deletion, durability, retention, streams
+from evenlane.engine.store.jetstream.advisories import StreamAdvisories
 from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import StreamInfo
@@ -76,10 +77,10 @@ class JetStreamStore:
         self._budget = FeedBudget(feed_budget, 1 << 20)
         self._backlogs: BacklogThrottle | None = None  # None until it is open
         self._upkeep: list[asyncio.Task[None]] = []
-        self._elections = 0
         self._is_prepared = False  # otherwise this process only puts, and may not look at streams
         self._clock = ServerClock()
         self._reads = Reads(self._connection, env, self._restore)
+        self._advisories = StreamAdvisories(self._reads, self._feeds)
         log = names.settled_stream(env)
         self._writability = Writability(self._connection, lambda: not self._reads.has_no_replicas(log), urgent=log)
         self._publisher = Publisher(self._connection, env, self._writability.note)
@@ -91,7 +92,7 @@ class JetStreamStore:
 
     @property
     def incarnation(self) -> int:
-        return self._connection.incarnation + self._feeding.incarnation + self._elections
+        return self._connection.incarnation + self._feeding.incarnation + self._advisories.elections
 
     @property
     def max_payload(self) -> int:
@@ -120,8 +121,7 @@ class JetStreamStore:
         self._connection.on_lost += [self._disturb, partial(call_all, self.on_lost)]
         self._connection.on_back.append(partial(call_all, self.on_back))
         self._publisher.open()
-        self._connection.listen("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", self._on_election)
-        self._connection.listen("$JS.EVENT.ADVISORY.STREAM.UPDATED.*", self._on_update)
+        self._advisories.follow(self._connection)
         watchdog = Watchdog(self._connection, self._publisher, self._feeds, lambda: self.is_connected)
         self._upkeep = [
             asyncio.create_task(watchdog.run(), name="store watchdog"),
@@ -283,17 +283,6 @@ class JetStreamStore:
         """Note the settle log's replicas each time the clock is read."""
         if info is not None:
             self._reads.note_replicas(info.name, info.replicas, 2 * _CLOCK_EVERY_S * _SECOND)
-
-    def _on_update(self, subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
-        self._reads.forget_replicas(subject.rpartition(b".")[2].decode(errors="replace"))
-
-    def _on_election(self, subject: bytes, _reply: bytes, _headers: bytes, _body: bytes) -> None:
-        """A stream has a new leader: consumers on other servers lag, and that of the old leader may be gone with it."""
-        self._elections += 1
-        stream = subject.rpartition(b".")[2].decode(errors="replace")
-        for feed in self._feeds:
-            if feed.stream == stream:
-                feed.disturb("its stream has another leader")
 
     async def _keep_up(self) -> None:
         seconds = 0
