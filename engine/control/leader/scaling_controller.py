@@ -10,6 +10,7 @@ import structlog
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
+from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.scaling.configured import bounds_of, policy_of
 from evenlane.engine.control.scaling.decision import ScalingState, decide
 from evenlane.engine.control.scaling.policy import Observation
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from evenlane.engine.base.config.scaling import ScalingSettings
-    from evenlane.engine.cluster.record_reader import RecordReader
     from evenlane.engine.control.scaling.decision import Decision
     from evenlane.engine.control.scaling.target import ReplicaTarget
     from evenlane.ring.coordination.ports import Coordination, CreatedAt
@@ -51,6 +51,7 @@ class ScalingController:
     ) -> None:
         self._coordination, self._env, self._holder, self._partitions = coordination, env, holder, partitions
         self._settings, self._records, self._target, self._clock = settings, records, target, clock
+        self._node_records = RecordReader(env, lambda _reason: None)  # the placement names invalid ones
         self._policy, self._bounds = policy_of(settings), bounds_of(settings)
         self._problem = ""  # the last one that was logged
 
@@ -122,7 +123,7 @@ class ScalingController:
         prefix = names.key(self._env, "nodes", "")
         listed = (await self._coordination.list(prefix)).items
         found = {
-            item.key.removeprefix(prefix): self._records.read(NodeRecord, item.key, item.value)
+            item.key.removeprefix(prefix): self._node_records.read(NodeRecord, item.key, item.value)
             for item in listed
             if item.lease
         }

@@ -171,8 +171,10 @@ async def test_broken_values_in_etcd_end_nothing(cluster):
     await cluster.begin(a=BUSY)
     await cluster.coordination.put(key("scaling"), b'{"mode": 7}')
     await cluster.coordination.put(key("nodes", "b"), b"nonsense", cluster.lease)
-    await cluster.controller().look(cluster.fence)
+    with capture_logs() as lines:
+        await cluster.controller().look(cluster.fence)
     assert 4 == cluster.replicas
+    assert 1 == events(lines).count("a value in etcd is passed over"), "the placement names the record of the node"
 
 
 async def test_looks_at_its_interval_until_it_is_deposed(cluster):
