@@ -108,7 +108,9 @@ class Bench:
     def _subjects(self, env: str) -> list[str]:
         topics, partitions = self.topics.all.items(), self.cluster_config.partitions
         return [
-            lane_subject(env, partition_of(project, group, each.topic.spread, partitions), project, group, "mid")
+            lane_subject(
+                env, partition_of(project, group, each.topic.spread, partitions, "consecutive"), project, group, "mid"
+            )
             for group in range(8)
             for project, each in topics
         ]

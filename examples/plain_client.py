@@ -52,6 +52,8 @@ def etcd(name: str) -> dict[str, Any]:
 
 async def put(project: str, body: bytes, key: str | None) -> None:
     cluster, topic = etcd("settings"), etcd(f"accepted/{project}")
+    if cluster["version"] not in (1, 2):
+        sys.exit(f"environment {ENV} has a newer format, which this program doesn't know")
     if topic.get("deleted"):
         sys.exit(
             f"the topic of {project} is deleted and takes no messages: `evenlane topics set {project}` creates"
@@ -62,7 +64,10 @@ async def put(project: str, body: bytes, key: str | None) -> None:
     groups, spread = topic["active"], topic["spread"]
     group = jump_hash(digest(key) % 2**64, groups) if key else secrets.randbelow(groups)
     slot = group % spread
-    partition = digest(f"{project}/{slot}" if slot else project) % cluster["partitions"]
+    if cluster.get("layout", "hashed") == "consecutive":
+        partition = (digest(project) + slot) % cluster["partitions"]
+    else:
+        partition = digest(f"{project}/{slot}" if slot else project) % cluster["partitions"]
     priority = cluster["priorities"][len(cluster["priorities"]) // 2]
     headers = {"Nats-Msg-Id": f"{project}:{uuid4()}"}  # sent again under the same id, it is stored once
     if key:

@@ -6,6 +6,9 @@ would send a key to another group while its older messages still wait in the fir
 
 from functools import lru_cache
 from hashlib import sha256
+from typing import Literal, TypeAlias
+
+Layout: TypeAlias = Literal["consecutive", "hashed"]
 
 _LOW_64 = (1 << 64) - 1
 _JUMP = 2862933555777941757
@@ -37,7 +40,13 @@ def group_of(key: str, groups: int) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def partition_of(project: str, group: int, spread: int, partitions: int) -> int:
-    """The partition of a project's group. A project is on at most `spread` partitions (P13)."""
+def partition_of(project: str, group: int, spread: int, partitions: int, layout: Layout) -> int:
+    """The partition of a project's group. A project is on at most `spread` partitions (P13).
+
+    `layout` is the environment's, which never changes: with `consecutive` they are neighbours, beginning at the
+    project's hash, so that a few nodes can hold all of them; with `hashed` each is anywhere.
+    """
     slot = group % spread
+    if layout == "consecutive":
+        return (digest(project) + slot) % partitions
     return digest(project if slot == 0 else f"{project}/{slot}") % partitions

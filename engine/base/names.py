@@ -64,6 +64,10 @@ def check_node(name: str) -> str:
     return _check(_NODE, "node", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit")
 
 
+def check_zone(name: str) -> str:
+    return _check(_NODE, "zone", name, "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit")
+
+
 def check_id(value: str) -> str:
     return _check(_ID, "id", value, "1 to 200 printable ASCII characters without spaces")
 

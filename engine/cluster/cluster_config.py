@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
 from evenlane.quota.topics.fields import number, optional, whole
 from evenlane.quota.topics.strict_json import TopicError, format_value, read_object, write_object
 from evenlane.ring.coordination.ports import Absent, PutKey
+from evenlane.ring.hashing import Layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.fields import Rule
     from evenlane.ring.coordination.ports import Coordination
 
-FORMAT_VERSION = 1
+_HASHED, _CONSECUTIVE = 1, 2  # format versions: a release that knows only the first one has hashed partitions
 _MOST_BYTES = 65_536
 _MOST_PRIORITIES = 8
 
@@ -31,7 +32,7 @@ class ClusterConfig:
     group_qps: float = 50.0
     max_group_qps: float = 150.0
     max_queue_backlog: int | None = None
-    version: int = FORMAT_VERSION
+    layout: Layout = "consecutive"
 
 
 async def agree_cluster_config(coordination: Coordination, env: str, chosen: Mapping[str, object]) -> ClusterConfig:
@@ -43,7 +44,7 @@ async def agree_cluster_config(coordination: Coordination, env: str, chosen: Map
     own = _decode(chosen)
     key = names.key(env, "settings")
     while (stored := await coordination.get(key)) is None:
-        created = await coordination.txn([Absent(key)], [PutKey(key, write_object(asdict(own)))])
+        created = await coordination.txn([Absent(key)], [PutKey(key, _write(own))])
         if created.succeeded:
             return own
     agreed = _read(stored.value, key)
@@ -66,17 +67,27 @@ def no_such_environment(env: str) -> EvenlaneError:
     )
 
 
+def _write(config: ClusterConfig) -> bytes:
+    """With hashed partitions, releases that don't know the setting can read the environment's settings, too."""
+    values = asdict(config)
+    if config.layout == "hashed":
+        del values["layout"]
+    return write_object({**values, "version": _HASHED if config.layout == "hashed" else _CONSECUTIVE})
+
+
 def _read(raw: bytes, key: str) -> ClusterConfig:
     try:
         stored = read_object(raw, _MOST_BYTES)
-        version = whole(1, 10**6)("version", stored.get("version"))
-        if version == FORMAT_VERSION:
+        version = whole(1, 10**6)("version", stored.pop("version", None))
+        if version == _HASHED:
+            return _decode({"layout": "hashed", **stored})
+        if version == _CONSECUTIVE:
             return _decode(stored)
     except (TopicError, ConfigError) as error:
         raise ConfigError(f"the settings in etcd ({key}) are corrupted: {error}") from error
     raise ConfigError(
         f"the settings in etcd ({key}) have format version {version}, and this release knows"
-        f" {FORMAT_VERSION}: run the release that wrote them, or use another environment"
+        f" {_HASHED} and {_CONSECUTIVE}: run the release that wrote them, or use another environment"
     )
 
 
@@ -109,11 +120,17 @@ def _priorities(field: str, value: object) -> tuple[str, ...]:
     return listed
 
 
+def _layout(field: str, value: object) -> str:
+    if value not in get_args(Layout):
+        raise TopicError(field, f"must be one of {', '.join(get_args(Layout))}, not {format_value(value)}")
+    return str(value)
+
+
 _RULES: Mapping[str, Rule] = {
     "partitions": whole(1, 65_536),
     "priorities": _priorities,
     "group_qps": number(0.01, 1e9),
     "max_group_qps": number(0.01, 1e9),
     "max_queue_backlog": optional(whole(1, 2**53)),
-    "version": whole(FORMAT_VERSION, FORMAT_VERSION),
+    "layout": _layout,
 }

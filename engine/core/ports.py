@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.base.names import LaneId
+    from evenlane.ring.hashing import Layout
 
 
 UNLIMITED = -1
@@ -278,3 +279,6 @@ class ClusterLayout(Protocol):
 
     @property
     def max_queue_backlog(self) -> int | None: ...
+
+    @property
+    def layout(self) -> Layout: ...

@@ -21,7 +21,7 @@ from evenlane.engine.producer.tuning import DEFAULT, ProducerTuning
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.ports import ClusterLayout, Store
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.producer.pipeline.pending_put import PendingPut
 
@@ -31,16 +31,15 @@ _AHEAD = 60_000_000_000  # ns; a report from further in the future is a clock de
 
 class BacklogLimiter:
     """Limits the backlogs of all topics. `connect` makes the connection for nodes' reports, on the first put to a topic
-    with a limit; without it only the store is asked. `partitions` is the cluster's number of partitions. With
-    `asks_nodes`, this producer may read neither the reports about all projects nor streams, and asks nodes for the
-    counts of its own projects.
+    with a limit; without it only the store is asked. With `asks_nodes`, this producer may read neither the reports
+    about all projects nor streams, and asks nodes for the counts of its own projects.
     """
 
     def __init__(
         self,
         env: str,
         store: Store,
-        partitions: int,
+        cluster_config: ClusterLayout,
         connect: Callable[[], RequestBus] | None,
         tuning: ProducerTuning = DEFAULT,
         *,
@@ -49,7 +48,7 @@ class BacklogLimiter:
         self._tuning, self._asks_nodes = tuning, asks_nodes
         self._inbox = ""  # for the answers of nodes, once the connection is open
         self._reported = asyncio.Event()
-        self._env, self._store, self._partitions, self._connect = env, store, partitions, connect
+        self._env, self._store, self._cluster_config, self._connect = env, store, cluster_config, connect
         self._backlogs: dict[str, BacklogEstimate] = {}
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._asked_at: dict[str, float] = {}
@@ -101,7 +100,8 @@ class BacklogLimiter:
             backlog = self._backlogs[project] = BacklogEstimate(project, self._tuning)
             self._listen()
         if backlog.accepted is not accepted:
-            backlog.follow(accepted, partitions_of(project, accepted, self._partitions))
+            config = self._cluster_config
+            backlog.follow(accepted, partitions_of(project, accepted, config.partitions, config.layout))
         return backlog
 
     # ---- nodes' reports

@@ -134,7 +134,7 @@ class Producer:
             sender.open()
             opened.push_async_callback(sender.close)
             backlog = BacklogLimiter(
-                self._settings.env, store, cluster_config.partitions, self._connect_counts(), self.tuning,
+                self._settings.env, store, cluster_config, self._connect_counts(), self.tuning,
                 asks_nodes=self._settings.projects is not None,
             )  # fmt: skip
             opened.push_async_callback(backlog.close)

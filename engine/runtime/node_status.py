@@ -56,6 +56,7 @@ class NodeStatus:
             http,
         )
         self._load, self._slots, self._scaling = load, settings.concurrency, settings.scaling
+        self._zone = settings.zone or ""
         self._troubles, self._unreadable, self._handlers = troubles, unreadable, handlers
         self._store_away_since: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +84,7 @@ class NodeStatus:
             host=stats.host, pid=stats.pid, version=stats.version, http=self._http, cpu=round(stats.cpu(), 3),
             cores=round(stats.cores, 3), projects=node.queues.projects, in_flight=len(node.in_flight),
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
-            passed_over=self._records.skipped, handlers=self._handlers,
+            passed_over=self._records.skipped, handlers=self._handlers, zone=self._zone,
             slots=self._slots, load=self._load(), scaling=self._scaling,
             reads={ETCD_RECORDS: FORMAT, SETTLE_LOG: settle_record.VERSION},
         )  # fmt: skip

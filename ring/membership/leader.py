@@ -83,6 +83,11 @@ class Leader:
         """Nodes that may own partitions, in order."""
         return sorted(name for name, record in self._nodes.items() if record.is_fit)
 
+    @property
+    def zones(self) -> dict[str, str]:
+        """The zone of each node; empty if it isn't set."""
+        return {name: record.zone for name, record in self._nodes.items()}
+
     # ---- facts
 
     def begin(self, generation: int, plans: Mapping[str, PlanRecord], owners: Mapping[int, str], now: int) -> None:

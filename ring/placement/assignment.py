@@ -23,9 +23,9 @@ class Strain(NamedTuple):
 class Assignment:
     """Nodes and partitions are numbers.
 
-    Invariant: `load[n]` and `held[n]` always match `owner`: `held` has (weight, partition) of the node's partitions,
-    lightest first, and `load` is the sum of their weights. `home` is the present owner of each partition if it lives,
-    and doesn't change.
+    Invariant: `load[n]`, `held[n]` and `spots[n]` always match `owner`: `held` has (weight, partition) of the node's
+    partitions, lightest first, `spots` has the partitions in rising order, and `load` is the sum of their weights.
+    `home` is the present owner of each partition if it lives, and doesn't change.
     """
 
     def __init__(self, weights: Sequence[int], nodes: int, bounds: Bounds) -> None:
@@ -36,6 +36,7 @@ class Assignment:
         self.home = [NOBODY] * len(weights)
         self.load = [0] * nodes
         self.held: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        self.spots: list[list[int]] = [[] for _ in self.nodes]
         self._total = max(1, sum(weights))
 
     def count(self, node: int) -> int:
@@ -48,6 +49,7 @@ class Assignment:
         self.owner[partition] = node
         self.load[node] += self.weights[partition]
         insort(self.held[node], (self.weights[partition], partition))
+        insort(self.spots[node], partition)
 
     def unassign(self, partition: int) -> None:
         """Leave the partition without an owner."""
@@ -55,6 +57,7 @@ class Assignment:
         self.owner[partition] = NOBODY
         self.load[node] -= weight
         del self.held[node][bisect_left(self.held[node], (weight, partition))]
+        del self.spots[node][bisect_left(self.spots[node], partition)]
 
     def pressure(self, node: int) -> int:
         """Load and number of partitions combined, each relative to its mean."""

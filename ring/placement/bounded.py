@@ -1,7 +1,9 @@
 """Consistent hashing with bounded loads, sticky: partitions of living nodes stay, and those that must move, move once.
 
 Mirrokni, Thorup, Zadimoghaddam, "Consistent Hashing with Bounded Loads", 2016, with weights, a lower bound, and a
-second bound for the number of partitions. docs/explanation/placement.md derives the bounds and has the figures.
+second bound for the number of partitions. Partitions go to nodes that hold their neighbours, because these are of the
+same projects; the ring decides among nodes that are equally near. docs/explanation/placement.md derives the bounds and
+has the figures.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from evenlane.ring.placement.assignment import NOBODY, Assignment
 from evenlane.ring.placement.bounds import bounds_of, weights_of
+from evenlane.ring.placement.gathering import Gathering
+from evenlane.ring.placement.nearby import Nearby
 from evenlane.ring.placement.orphans import Orphans
 from evenlane.ring.placement.preference import preference
 from evenlane.ring.placement.repair import Repair
@@ -17,18 +21,32 @@ from evenlane.ring.placement.repair import Repair
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from evenlane.ring.placement.strategy import PlacementRequest
+
+
+def place_in_bounds(request: PlacementRequest) -> list[str]:
+    """The strategy `bounded-ring`. Zones don't count."""
+    names = [node.name for node in request.nodes]
+    return [names[owner] for owner in bounded_ring(names, request.loads, request.present)]
+
 
 def bounded_ring(nodes: Sequence[str], loads: Sequence[float], present: Mapping[int, str]) -> list[int]:
     """The index in `nodes` (sorted, at least one) of each partition's owner."""
     weights = weights_of(loads)
     made = Assignment(weights, len(nodes), bounds_of(weights, len(nodes)))
     ring = preference(tuple(nodes))
+    nearby = Nearby(made, ring)
     _keep(made, nodes, present)
     for node in made.nodes:
         _release(made, node)
-    Orphans(made, ring).place()
-    Repair(made, ring).run()
-    _reclaim(made)
+    Orphans(made, ring, nearby).place()
+    repair = Repair(made, nearby)
+    repair.run()
+    if not any(any(made.strain(node)) for node in made.nodes):
+        _reclaim(made)
+    if nearby.counts:
+        Gathering(made, nearby).run()
+        repair.run()  # of strains that remain: a plan computed again from the result must find nothing to repair
     return made.owner
 
 
@@ -63,8 +81,6 @@ def _release(made: Assignment, node: int) -> None:
 
 def _reclaim(made: Assignment) -> None:
     """Return a partition to its home if, in hindsight, all bounds hold without its move."""
-    if any(any(made.strain(node)) for node in made.nodes):
-        return
     for partition, owner in enumerate(made.owner):
         home = made.home[partition]
         if home not in {owner, NOBODY}:

@@ -65,7 +65,7 @@ def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
     fine = len(weights) >= FINE * nodes
     floor, spare = divmod(len(weights), nodes)
     even_most = floor + (spare > 0)
-    tolerance = math.isqrt(floor) if weights and max(weights) > min(weights) else 0
+    tolerance = 2 * math.isqrt(floor) if weights and max(weights) > min(weights) else 0
     return Bounds(
         level=level,
         slack=slack,

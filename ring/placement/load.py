@@ -10,14 +10,17 @@ from evenlane.ring.hashing import partition_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from evenlane.ring.hashing import Layout
+
 
 class Demand(NamedTuple):
-    """A project's `qps` (msg/s), shared by its groups, which are on at most `spread` partitions."""
+    """A project's `qps` (msg/s), shared by its groups, which are on at most `spread` partitions, chosen by `layout`."""
 
     project: str
     qps: float
     groups: int
     spread: int
+    layout: Layout
 
     def partitions(self, partitions: int) -> set[int]:
         """The project's partitions, out of `partitions` (P13)."""
@@ -46,4 +49,4 @@ def _places(demand: Demand, partitions: int) -> Iterator[tuple[int, int]]:
     """(partition, groups there). Group i is in the partition of group i mod spread, so few hashes serve many groups."""
     for slot in range(min(demand.groups, demand.spread)):
         groups = (demand.groups - slot - 1) // demand.spread + 1
-        yield partition_of(demand.project, slot, demand.spread, partitions), groups
+        yield partition_of(demand.project, slot, demand.spread, partitions, demand.layout), groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from evenlane.ring.placement.assignment import NOBODY
@@ -10,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from evenlane.ring.placement.assignment import Assignment
+    from evenlane.ring.placement.nearby import Nearby
     from evenlane.ring.placement.preference import Preference
+
+_LOAD = 8  # a run's load counts so many times as much as its number of partitions
 
 
 class Orphans:
@@ -19,12 +23,13 @@ class Orphans:
     Each goes where its ring prefers, as long as enough is left for the nodes that have too little.
     """
 
-    def __init__(self, made: Assignment, ring: Preference) -> None:
+    def __init__(self, made: Assignment, ring: Preference, nearby: Nearby) -> None:
         bounds = made.bounds
         targets = [bounds.target(jitter) for jitter in ring.jitters]
         second = [target + bounds.slack * 2 // 5 for target in targets]
         self._made = made
         self._ring = ring
+        self._nearby = nearby
         self._room = (
             (targets, bounds.even_most),
             (second, (bounds.even_most + bounds.roomy_most) // 2),
@@ -37,12 +42,41 @@ class Orphans:
         self._missing = sum(map(self._lacks, made.nodes))
 
     def place(self) -> None:
+        if self._nearby.counts:
+            self._seat()
         for partition in self._queue:
-            node = self._choose_node(partition)
-            lacked = self._lacks(node)
-            self._made.give(partition, node)
-            self._left -= self._made.weights[partition]
-            self._missing -= lacked - self._lacks(node)
+            if self._made.owner[partition] != NOBODY:
+                continue
+            self._give(partition, self._choose_node(partition))
+
+    def _seat(self) -> None:
+        """Give the nodes without partitions runs of neighbouring orphans, each up to its target.
+
+        The runs are in proportion to the targets. What doesn't fit is left to `place`.
+        """
+        made, targets = self._made, self._room[0][0]
+        empty = sorted((node for node in made.nodes if not made.spots[node]), key=lambda node: self._ring.jitters[node])
+        line = sorted(self._queue) if empty else []
+        sizes = [made.weights[partition] * len(line) * _LOAD + self._left + 1 for partition in line]
+        ends, total = list(accumulate(max(1, targets[node]) for node in empty)), sum(sizes)
+        at = passed = 0
+        for partition, size in zip(line, sizes, strict=True):
+            while at + 1 < len(empty) and (2 * passed + size) * ends[-1] > 2 * ends[at] * total:
+                at += 1
+            passed += size
+            if self._has_seat(empty[at], partition):
+                self._give(partition, empty[at])
+
+    def _has_seat(self, node: int, partition: int) -> bool:
+        made, weight = self._made, self._made.weights[partition]
+        fits = made.load[node] + weight <= self._room[0][0][node] or not made.load[node]
+        return fits and made.count(node) < (made.bounds.roomy_most if weight else made.bounds.even_least)
+
+    def _give(self, partition: int, node: int) -> None:
+        lacked = self._lacks(node)
+        self._made.give(partition, node)
+        self._left -= self._made.weights[partition]
+        self._missing -= lacked - self._lacks(node)
 
     def _lacks(self, node: int) -> int:
         return max(0, self._made.bounds.aim - self._made.load[node])
@@ -50,11 +84,11 @@ class Orphans:
     def _choose_node(self, partition: int) -> int:
         weight = self._made.weights[partition]
         if weight and self._left <= self._missing:
-            poorest = self._poorest()
-            if list(self._roomy([poorest], weight, *self._room[1])):
-                return poorest
+            lacking = [node for node in self._nearby.nodes(partition) if 2 * self._lacks(node) >= weight]
+            for node in self._roomy([*lacking, self._poorest()], weight, *self._room[1]):
+                return node
         for loads, count in self._room:
-            for node in self._roomy(self._ring.near(partition), weight, loads, count):
+            for node in self._roomy(self._nearby.nodes(partition), weight, loads, count):
                 return node
             roomiest = self._roomiest(weight, loads, count)
             if roomiest != NOBODY:

@@ -1,46 +1,60 @@
 """Places partitions on nodes: a pure function of the nodes, the loads and the present owners.
 
-One setting selects the strategy. `range` and `round-robin` are those of Kafka's assignors, for comparison; they
-consider neither loads nor present owners.
+Its strategy can be exchanged (C2). This module checks what a strategy gets and gives: a defect in one that came with
+another package must not leave a partition without an owner.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.ring.placement.bounded import bounded_ring
+from evenlane.ring.placement.bounded import place_in_bounds
+from evenlane.ring.placement.strategy import PlacementNode, PlacementRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    Strategy = Callable[[Sequence[str], Sequence[float], Mapping[int, str]], list[int]]
+    from evenlane.ring.placement.strategy import PlacementStrategy
+
+
+class PlacementError(Exception):
+    """The strategy failed, or its placement is invalid; the text says how."""
 
 
 def place(
-    nodes: Sequence[str], loads: Sequence[float], present: Mapping[int, str], strategy: str = "bounded-ring"
+    nodes: Iterable[PlacementNode | str],
+    loads: Sequence[float],
+    present: Mapping[int, str],
+    strategy: PlacementStrategy = place_in_bounds,
 ) -> list[str | None]:
     """The owner of each partition; None only if there are no nodes.
 
     `loads` in msg/s, one per partition. `present` may name nodes that are gone, and omit partitions. The order of
-    `nodes` doesn't matter. Raises ValueError for an unknown strategy or an invalid load.
+    `nodes` doesn't matter; a name alone is a node without a zone. Raises ValueError for an invalid load;
+    PlacementError.
     """
-    if strategy not in _STRATEGIES:
-        raise ValueError(f"strategy {strategy!r} is unknown: the strategies are {', '.join(STRATEGIES)}")
-    ranked = sorted(set(nodes))
-    if not ranked:
+    known = {node.name: node for node in (PlacementNode(each) if isinstance(each, str) else each for each in nodes)}
+    if not known:
         return [None] * len(loads)
-    return [ranked[owner] for owner in _STRATEGIES[strategy](ranked, loads, present)]
+    request = PlacementRequest(nodes=[known[name] for name in sorted(known)], loads=loads, present=present)
+    return list(_check(_carry_out(strategy, request), known, len(loads)))
 
 
-def _range(nodes: Sequence[str], loads: Sequence[float], _present: Mapping[int, str]) -> list[int]:
-    """Neighbouring partitions together; the first nodes have one more."""
-    each, more = divmod(len(loads), len(nodes))
-    return [node for node in range(len(nodes)) for _ in range(each + (node < more))]
+def _carry_out(strategy: PlacementStrategy, request: PlacementRequest) -> Sequence[str]:
+    try:
+        return strategy(request)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise PlacementError(f"the placement strategy failed: {type(error).__name__}: {error}") from error
 
 
-def _round_robin(nodes: Sequence[str], loads: Sequence[float], _present: Mapping[int, str]) -> list[int]:
-    return [partition % len(nodes) for partition in range(len(loads))]
-
-
-_STRATEGIES: Mapping[str, Strategy] = {"bounded-ring": bounded_ring, "range": _range, "round-robin": _round_robin}
-STRATEGIES: tuple[str, ...] = tuple(_STRATEGIES)
+def _check(owners: Sequence[str], known: Mapping[str, PlacementNode], partitions: int) -> Sequence[str]:
+    if not isinstance(owners, list | tuple) or len(owners) != partitions:
+        raise PlacementError(f"the placement strategy must return a list of {partitions:,} owners, one per partition")
+    for partition, owner in enumerate(owners):
+        if owner not in known:
+            raise PlacementError(
+                f"the placement strategy gave partition {partition} to {owner!r}, which is not one of the nodes"
+            )
+    return owners

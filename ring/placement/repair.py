@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from evenlane.ring.placement.assignment import Assignment
-    from evenlane.ring.placement.preference import Preference
+    from evenlane.ring.placement.nearby import Nearby
 
 _PARTNERS = 16  # nodes considered in addition to those that the ring prefers
 _NEAREST = 2  # partitions considered on each side of the desired weight
@@ -33,9 +33,9 @@ class Repair:
     again from the result.
     """
 
-    def __init__(self, made: Assignment, ring: Preference) -> None:
+    def __init__(self, made: Assignment, nearby: Nearby) -> None:
         self._made = made
-        self._ring = ring
+        self._nearby = nearby
 
     def run(self) -> None:
         while sum(self._relieve(node) for node in self._list_strained()):
@@ -89,7 +89,8 @@ class Repair:
         """Overfull nodes first, then those with the highest pressure."""
         made = self._made
         donors = [donor for donor in made.nodes if donor != node]
-        return sorted(donors, key=lambda donor: (-self._excess(donor), -made.pressure(donor), donor))
+        beside = self._nearby.beside(node)
+        return sorted(donors, key=lambda each: (-self._excess(each), each not in beside, -made.pressure(each), each))
 
     def _excess(self, node: int) -> int:
         made = self._made
@@ -144,7 +145,7 @@ class Repair:
             return
         lightest = sorted(made.nodes, key=lambda each: (made.pressure(each), each))[:_PARTNERS]
         for _, partition in made.held[node]:
-            for rank, taker in enumerate((*self._ring.near(partition), *lightest)):
+            for rank, taker in enumerate((*self._nearby.nodes(partition), *lightest)):
                 if taker != node and self._is_worth(partition, taker):
                     giver, got = made.strain(node, minus=partition), made.strain(taker, plus=partition)
                     load, count = giver.load + got.load, giver.partitions + got.partitions

@@ -83,7 +83,7 @@ def cluster_of(folder):
 
 
 def place(group):
-    return partition_of("acme", group, SPREAD, PARTITIONS)
+    return partition_of("acme", group, SPREAD, PARTITIONS, "consecutive")
 
 
 def check_once(cluster):

@@ -18,6 +18,7 @@ from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
+from evenlane.ring.placement.bounded import place_in_bounds
 from tests.support.log_tables import events, logged
 from tests.support.membership_cluster import ENV, key
 from tests.support.node.world import LANES, World
@@ -108,7 +109,12 @@ class TestPlans:
             await client.put(key("nodes", name), encode(NodeRecord()), lease)
         epoch = await client.put(key("leader"), b"{}")
         controller = PlacementController(
-            client, ENV, ClusterConfig(partitions=4), FakeTopicCache(), "bounded-ring", RecordReader(ENV)
+            client,
+            ENV,
+            ClusterConfig(partitions=4),
+            FakeTopicCache(),
+            ("bounded-ring", place_in_bounds),
+            RecordReader(ENV),
         )
         serving = asyncio.ensure_future(controller.serve(CreatedAt(key("leader"), epoch)))
         await until(lambda: "planned" in events(log))

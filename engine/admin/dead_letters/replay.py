@@ -117,7 +117,7 @@ class Replay:
             cluster_config,
         )
         self._total, self._rate, self._on_progress = total, rate, on_progress
-        self._backlog = BacklogLimiter(env, store, cluster_config.partitions, None)
+        self._backlog = BacklogLimiter(env, store, cluster_config, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
         self._timeouts = ReplyTimeouts(store)
         self._window = Window(IN_FLIGHT, _BYTES)

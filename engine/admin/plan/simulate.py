@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.placement import load_strategy
 from evenlane.engine.errors import ConfigError
 from evenlane.quota.topics.topic import TopicSpec, complete
-from evenlane.ring.hashing import partition_of
+from evenlane.ring.hashing import Layout, partition_of
 from evenlane.ring.placement.bounds import FINE
 from evenlane.ring.placement.load import Demand, partition_loads
-from evenlane.ring.placement.placement import STRATEGIES, place
+from evenlane.ring.placement.placement import place
 from evenlane.ring.placement.preference import preference
+from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -43,21 +47,25 @@ class Fleet:
     partitions: int = ClusterConfig().partitions
     change: Change | None = None
     seed: int = 1
-    strategy: str = STRATEGIES[0]
+    strategy: str = "bounded-ring"
+    layout: Layout = "consecutive"
+    zones: int = 1
 
     def __post_init__(self) -> None:
         _check_range("--nodes", self.nodes, 1, MOST_NODES)
         _check_range("--projects", self.projects, 0, MOST_PROJECTS)
         _check_range("--partitions", self.partitions, 1, MOST_PARTITIONS)
-        if self.strategy not in STRATEGIES:
-            raise ConfigError(f"--strategy must be one of {', '.join(STRATEGIES)}, not {self.strategy!r}")
+        _check_range("--zones", self.zones, 1, self.nodes)
+        load_strategy(self.strategy)
+        if self.layout not in get_args(Layout):
+            raise ConfigError(f"--layout must be one of {', '.join(get_args(Layout))}, not {self.layout!r}")
         if self.change == "leave" and self.nodes == 1:
             raise ConfigError("--leave needs at least 2 nodes: otherwise none would be left")
 
 
-def demands(projects: int, partitions: int, seed: int) -> list[Demand]:
+def demands(projects: int, partitions: int, seed: int, layout: Layout = "consecutive") -> list[Demand]:
     """Return `projects` projects with skewed quotas; equal seeds give equal ones."""
-    cluster_config = ClusterConfig(partitions=partitions)
+    cluster_config = ClusterConfig(partitions=partitions, layout=layout)
     quotas = _quotas(projects, Random(seed))  # noqa: S311 - a simulation
     return [_demand(f"project-{number}", qps, cluster_config) for number, qps in enumerate(quotas)]
 
@@ -68,15 +76,16 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
 
     With a change, the figures are those after it.
     """
-    all_demands = demands(fleet.projects, fleet.partitions, fleet.seed)
+    all_demands = demands(fleet.projects, fleet.partitions, fleet.seed, fleet.layout)
+    strategy = load_strategy(fleet.strategy)
     names = [f"node-{number}" for number in range(fleet.nodes)]
-    before = place(names, partition_loads(all_demands, fleet.partitions), {}, fleet.strategy)
+    before = place(_in_zones(names, fleet), partition_loads(all_demands, fleet.partitions), {}, strategy)
     after_names = _change_nodes(names, fleet)
     preference.cache_clear()
     partition_of.cache_clear()
     began = time.perf_counter()
     loads = partition_loads(all_demands, fleet.partitions)
-    after = place(after_names, loads, _present(before) if fleet.change else {}, fleet.strategy)
+    after = place(_in_zones(after_names, fleet), loads, _present(before) if fleet.change else {}, strategy)
     seconds = time.perf_counter() - began
     moved = sum(one != other for one, other in zip(before, after, strict=True))
     return {
@@ -84,7 +93,8 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
         "max_over_mean": _evenness(after_names, after, loads),
         "count_max_over_mean": _evenness(after_names, after, [1.0] * fleet.partitions),
         "moved": moved, "moved_over_ideal": _compute_over_ideal(moved, fleet, before), "seconds": round(seconds, 4),
-        "blast_radius": _blast_radius(all_demands, after, len(after_names)),
+        "blast_radius": _compute_blast_radius(all_demands, after, len(after_names)),
+        "zone_share": _compute_zone_share(all_demands, after, fleet),
     }  # fmt: skip
 
 
@@ -117,7 +127,7 @@ def _quotas(projects: int, random: Random) -> Iterator[float]:
 
 def _demand(project: str, qps: float, cluster_config: ClusterConfig) -> Demand:
     topic = complete(TopicSpec({"qps": qps}), cluster_config)
-    return Demand(project, topic.qps, topic.groups, topic.spread)
+    return Demand(project, topic.qps, topic.groups, topic.spread, cluster_config.layout)
 
 
 def _change_nodes(names: list[str], fleet: Fleet) -> list[str]:
@@ -152,12 +162,38 @@ def _evenness(names: Sequence[str], plan: Plan, loads: Sequence[float]) -> float
     return round(max(carried.values()) * len(names) / total, 4)
 
 
-def _blast_radius(all_demands: Sequence[Demand], plan: Plan, nodes: int) -> dict[str, float] | None:
-    """Return the share of nodes that work for one project (P13)."""
-    shares = [len({plan[partition] for partition in demand.partitions(len(plan))}) / nodes for demand in all_demands]
-    if not shares:
+def _compute_blast_radius(all_demands: Sequence[Demand], plan: Plan, nodes: int) -> dict[str, float] | None:
+    """Return the nodes that work for one project (P13): their share of all nodes, over all projects (`mean`, `max`) and
+    over those with as many partitions as their spread allows (`largest_mean`), and the same as numbers of nodes.
+    """
+    if not all_demands:
         return None
-    return {"mean": round(math.fsum(shares) / len(shares), 4), "max": round(max(shares), 4)}
+    counts = [len({plan[each] for each in demand.partitions(len(plan))}) for demand in all_demands]
+    largest = [count for count, demand in zip(counts, all_demands, strict=True) if demand.groups >= demand.spread]
+    figures = {"mean": fmean(counts), "max": max(counts), "largest_mean": fmean(largest or counts)}
+    return {
+        **{name: round(count / nodes, 4) for name, count in figures.items()},
+        **{f"nodes_{name}": round(count, 2) for name, count in figures.items()},
+    }
+
+
+def _compute_zone_share(all_demands: Sequence[Demand], plan: Plan, fleet: Fleet) -> dict[str, float] | None:
+    """Return the greatest share of a project's partitions in one zone: what it loses with that zone."""
+    if fleet.zones == 1 or not all_demands:
+        return None
+    shares = []
+    for demand in all_demands:
+        zones = Counter(_zone_of(str(plan[each]), fleet) for each in demand.partitions(len(plan)))
+        shares.append(max(zones.values()) / zones.total())
+    return {"mean": round(fmean(shares), 4), "max": round(max(shares), 4)}
+
+
+def _in_zones(names: Sequence[str], fleet: Fleet) -> list[PlacementNode]:
+    return [PlacementNode(name, _zone_of(name, fleet)) for name in names]
+
+
+def _zone_of(name: str, fleet: Fleet) -> str:
+    return "" if fleet.zones == 1 else f"zone-{int(name.removeprefix('node-')) % fleet.zones}"
 
 
 def _check_range(flag: str, value: int, least: int, most: int) -> None:

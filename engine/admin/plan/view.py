@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.ring.hashing import Layout
     from evenlane.ring.membership.records import R
 
 
@@ -46,7 +47,7 @@ async def read(settings: Settings) -> PlanView:
 
 def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> PlanView:
     """Build the view. `values` are those of the environment's keys, without their common prefix."""
-    seen = _Keys(env, values)
+    seen = _Keys(env, values, cluster_config.layout)
     nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.list_under("nodes")}
     plans = {name: found for name in seen.list_under("plan") if (found := seen.record(PlanRecord, "plan", name))}
     owners = seen.owners(cluster_config.partitions)
@@ -99,16 +100,16 @@ class _ClusterState(NamedTuple):
             "queues": sum(self.queues[partition] for partition in planned), "done_generation": done,
             "host": node.host, "cpu": node.cpu, "cores": node.cores, "projects": node.projects,
             "in_flight": node.in_flight, "leaving": node.leaving, "passed_over": node.passed_over,
-            "handlers": node.handlers,
+            "handlers": node.handlers, "zone": node.zone,
         }  # fmt: skip
 
 
 class _Keys:
     """Decodes the environment's keys; `problems` has a sentence for each invalid value."""
 
-    def __init__(self, env: str, values: Mapping[str, bytes]) -> None:
+    def __init__(self, env: str, values: Mapping[str, bytes], layout: Layout) -> None:
         self.problems: list[str] = []
-        self._env = env
+        self._env, self._layout = env, layout
         self._values = values
         self._records = RecordReader(env, self.problems.append)
 
@@ -142,5 +143,5 @@ class _Keys:
             except (TopicError, msgspec.MsgspecError) as error:
                 self.problems.append(f"{names.key(self._env, 'accepted', project)} is not valid: {error}")
             else:
-                found.append(Demand(project, topic.qps, topic.groups, topic.spread))
+                found.append(Demand(project, topic.qps, topic.groups, topic.spread, self._layout))
         return found

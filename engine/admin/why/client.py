@@ -62,7 +62,8 @@ class ClusterView:
             return sum(number not in owned for number in range(count))
         spread = self.accepted.topic.spread
         groups = (*range(self.accepted.active), *self.accepted.draining)
-        return sum(partition_of(project, group, spread, count) not in owned for group in groups)
+        layout = self.cluster_config.layout
+        return sum(partition_of(project, group, spread, count, layout) not in owned for group in groups)
 
 
 async def why(

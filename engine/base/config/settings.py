@@ -16,9 +16,9 @@ from evenlane.engine.base.config.scaling import ScalingSettings, check_scaling
 from evenlane.engine.base.config.sources import Sources
 from evenlane.engine.base.durations import MAX_SECONDS
 from evenlane.engine.errors import ConfigError, EvenlaneError
+from evenlane.ring.hashing import Layout
 
 Storage = Literal["file", "memory"]
-Placement = Literal["bounded-ring", "range", "round-robin"]
 LogFormat = Literal["auto", "json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogErrors = Literal["text", "type"]
@@ -54,8 +54,12 @@ class Settings(ScalingSettings):
     """The node's id. Two nodes never share one. Not set: the host's name and the process id."""
     concurrency: Annotated[int, values.whole(1, 100_000)] = 64
     """The number of slots: handlers that run at the same time in one process."""
-    placement: Annotated[Placement, values.choice(*get_args(Placement))] = "bounded-ring"
-    """The strategy by which the leader places partitions on nodes. Use the same on all nodes."""
+    placement: Annotated[str, values.text] = "bounded-ring"
+    """The strategy by which the leader places partitions on nodes: `bounded-ring`, `zones`, `range`, `round-robin`, or
+    one of another package. Use the same on all nodes.
+    """
+    zone: Annotated[str | None, values.name(names.check_zone)] = None
+    """The zone that the node is in, for the strategy `zones`: a data centre, for example. Not set: none."""
     lease_ttl: Annotated[float, values.whole_seconds(1, 600)] = 10.0
     """A node that stops renewing its lease loses its partitions after this time. Use the same on all nodes."""
     drain_grace: Annotated[float, values.duration(0, 86_400)] = 25.0
@@ -171,6 +175,11 @@ class Settings(ScalingSettings):
     max_queue_backlog: Annotated[int | None, values.whole(1, 2**53)] = None
     """The most messages that one queue may hold: the NATS server refuses more. Not set: no limit."""
 
+    layout: Annotated[Layout | None, values.choice(*get_args(Layout))] = None
+    """Which partitions a project has. `consecutive`: neighbours, which a few nodes can hold, so that about a tenth of
+    the nodes work for a project. `hashed`: anywhere, as in environments of releases that don't know this setting.
+    """
+
     def node_id(self) -> str:
         """The node's id: the one set, else `<host>-<pid>`."""
         return self.node or names.check_node(f"{socket.gethostname()}-{os.getpid()}")
@@ -202,7 +211,7 @@ class Settings(ScalingSettings):
 
 _SCALING = tuple(each.name for each in fields(ScalingSettings))
 KEYS: tuple[str, ...] = (*(each.name for each in fields(Settings) if each.name not in _SCALING), *_SCALING)
-CLUSTER_SETTINGS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_queue_backlog")
+CLUSTER_SETTINGS = ("partitions", "priorities", "group_qps", "max_group_qps", "max_queue_backlog", "layout")
 _PARSERS: dict[str, values.Parser] = {
     key: annotation.__metadata__[0] for key, annotation in get_type_hints(Settings, include_extras=True).items()
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evenlane.engine.admin.plan.simulate import Change
+    from evenlane.ring.hashing import Layout
 
 _MOST_NAMED = 10  # unowned partitions, in output for people
 
@@ -90,14 +91,21 @@ def simulate(
     join: Annotated[bool, typer.Option("--join", help="Simulate a node that joins.")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="Simulate a node that leaves.")] = False,
     seed: Annotated[int, typer.Option(parser=number, metavar="S", help="The same seed, the same projects.")] = 1,
-    strategy: Annotated[str, typer.Option(metavar="NAME", help="bounded-ring, range or round-robin.")] = "bounded-ring",
+    strategy: Annotated[
+        str, typer.Option(metavar="NAME", help="bounded-ring, zones, range, round-robin, or one of another package.")
+    ] = "bounded-ring",
+    layout: Annotated[
+        str, typer.Option(metavar="NAME", help="Which partitions a project has: consecutive or hashed.")
+    ] = "consecutive",
+    zones: Annotated[int, typer.Option(parser=number, metavar="Z", help="Zones that the nodes are in, in turn.")] = 1,
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Place the partitions of a made-up environment on nodes; contacts and changes nothing.
 
     Shows how even the load is (the most loaded node against the mean), how many partitions a change moves against the
-    fewest possible, how many nodes work for one project, and how long one plan takes to compute.
+    fewest possible, how many nodes work for one project, and how long one plan takes to compute. With --zones, also how
+    much of a project is in one zone.
 
     Example:
       evenlane plan simulate --nodes 8 --projects 3000
@@ -110,7 +118,7 @@ def simulate(
     from evenlane.engine.admin.plan.simulate import simulate as simulated
 
     change: Change | None = "join" if join else "leave" if leave else None
-    fleet = Fleet(nodes, projects, partitions, change, seed, strategy)
+    fleet = Fleet(nodes, projects, partitions, change, seed, strategy, cast("Layout", layout), zones)
     _warn(warnings(fleet))
     from evenlane.engine.cli.progress import ProgressDisplay
 

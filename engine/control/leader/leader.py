@@ -10,6 +10,7 @@ from evenlane.engine.control.leader.quota_lender import QuotaLender
 from evenlane.engine.control.leader.run_together import run_together
 from evenlane.engine.control.leader.scaling_controller import ScalingController
 from evenlane.engine.control.leader.topic_controller import TopicController
+from evenlane.engine.control.placement import load_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -37,14 +38,18 @@ def build_leader(
     replica_target: ReplicaTarget | None = None,
 ) -> TopicController:
     """Build a controller that campaigns as `holder` and runs all controllers. Without `shares` it lends no quota, and
-    without `replica_target` it only records how many nodes there should be.
+    without `replica_target` it only records how many nodes there should be. Raises ConfigError if the placement
+    strategy can't be had.
     """
     env = settings.env
 
     async def remove_groups(project: str, groups: Collection[int], number: int) -> bool:
         return await topic_controller.remove_groups(project, groups, number)
 
-    placement = PlacementController(coordination, env, cluster_config, topic_cache, settings.placement, records)
+    strategy = load_strategy(settings.placement)
+    placement = PlacementController(
+        coordination, env, cluster_config, topic_cache, (settings.placement, strategy), records
+    )
     group_collector = GroupCollector(
         coordination, env, cluster_config.partitions, topic_cache,
         lambda: connect.questions(settings, f"{holder} empties"), remove_groups, settings.duplicate_window,

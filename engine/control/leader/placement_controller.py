@@ -16,7 +16,8 @@ from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKe
 from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
 from evenlane.ring.placement.load import Demand, partition_loads
-from evenlane.ring.placement.placement import place
+from evenlane.ring.placement.placement import PlacementError, place
+from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Accepted
     from evenlane.ring.coordination.ports import Coordination, CreatedAt, KeyValue, Op
     from evenlane.ring.membership.leader import Draft
+    from evenlane.ring.placement.strategy import PlacementStrategy
 
 _log = structlog.get_logger(__name__)
 
@@ -58,14 +60,15 @@ class PlacementController:
         env: str,
         cluster_config: ClusterConfig,
         topic_cache: TopicCache,
-        strategy: str,
+        strategy: tuple[str, PlacementStrategy],
         records: RecordReader,
         tuning: PlacementTuning = PlacementTuning(),
     ) -> None:
         self._tuning = tuning
-        self._coordination, self._env, self._topic_cache, self._strategy = coordination, env, topic_cache, strategy
+        self._coordination, self._env, self._topic_cache = coordination, env, topic_cache
+        self._strategy_name, self._strategy = strategy
         self._records = records
-        self._partitions = cluster_config.partitions
+        self._partitions, self._layout = cluster_config.partitions, cluster_config.layout
         self._loads: list[float] | None = None
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
         self._changes = 0  # number of topic changes
@@ -207,7 +210,8 @@ class PlacementController:
                 await self._pause(due)
                 continue
             nodes, present = self._leader.placement_input()
-            placement = await self._place(nodes, present)
+            zones = self._leader.zones
+            placement = await self._place([PlacementNode(name, zones[name]) for name in nodes], present)
             draft = self._leader.draft(placement)
             if draft is not None and not await self._write(draft, fence):
                 return
@@ -220,20 +224,33 @@ class PlacementController:
         except TimeoutError:
             pass
 
-    async def _place(self, nodes: list[str], present: dict[int, str]) -> list[str | None]:
+    async def _place(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None]:
         topics, changes = self._topic_cache.all(), self._changes
 
         def compute() -> tuple[list[float], list[str | None]]:
             loads = self._loads if self._loads_of == changes else None
             if loads is None:
-                demands = (Demand(name, t.topic.qps, t.topic.groups, t.topic.spread) for name, t in topics.items())
+                demands = (
+                    Demand(name, t.topic.qps, t.topic.groups, t.topic.spread, self._layout)
+                    for name, t in topics.items()
+                )
                 loads = partition_loads(demands, self._partitions)
-            return loads, place(nodes, loads, present, self._strategy)
+            return loads, self._compute(nodes, loads, present)
 
         much = max(len(nodes) * self._partitions, len(topics)) > self._tuning.much
         self._loads, placement = await asyncio.to_thread(compute) if much else compute()
         self._loads_of = changes
         return placement
+
+    def _compute(self, nodes: list[PlacementNode], loads: list[float], present: dict[int, str]) -> list[str | None]:
+        """Place by the strategy; if it fails, by the built-in one, so that no partition stays without an owner."""
+        try:
+            return place(nodes, loads, present, self._strategy)
+        except PlacementError as error:
+            _log.error(
+                "placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=str(error)
+            )
+            return place(nodes, loads, present)
 
     async def _write(self, draft: Draft, fence: CreatedAt) -> bool:
         """Write the draft. Returns whether this process still leads."""
@@ -241,7 +258,7 @@ class PlacementController:
             name: encode(PlanRecord(generation=draft.generation, partitions=p)) for name, p in draft.plans.items()
         }
         self._sent |= values | dict.fromkeys(draft.gone)
-        newest = GenerationRecord(generation=draft.generation, strategy=self._strategy)
+        newest = GenerationRecord(generation=draft.generation, strategy=self._strategy_name)
         ops: list[Op] = [PutKey(names.key(self._env, "generation"), encode(newest))]
         ops += [PutKey(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
         ops += [DeleteKey(names.key(self._env, "plan", name)) for name in draft.gone]

@@ -114,7 +114,8 @@ def replay(dead_letter: DeadLetter, env: str, topic: Accepted, cluster_config: C
     group = place.group
     if group >= topic.active or (topic.topic.ordered and dead_letter.key is not None):
         group = group_of(dead_letter.id if dead_letter.key is None else dead_letter.key, topic.active)
-    partition = partition_of(dead_letter.project, group, topic.topic.spread, cluster_config.partitions)
+    partitions, layout = cluster_config.partitions, cluster_config.layout
+    partition = partition_of(dead_letter.project, group, topic.topic.spread, partitions, layout)
     subject = names.lane_subject(env, partition, dead_letter.project, group, place.priority)
     return Copy(subject, h.encode(_headers_of_replay(dead_letter, env, now)), dead_letter.body)
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from evenlane.quota.topics.topic import Accepted
+    from evenlane.ring.hashing import Layout
 
 _MOST_ENTRIES = 4_000  # per message: some 300 KB
 
@@ -71,8 +72,8 @@ def decode_report(body: bytes) -> BacklogReport | None:
         return None
 
 
-def partitions_of(project: str, accepted: Accepted, partitions: int) -> tuple[int, ...]:
+def partitions_of(project: str, accepted: Accepted, partitions: int, layout: Layout) -> tuple[int, ...]:
     """All partitions that the project's groups are in, groups being drained included."""
     spread = accepted.topic.spread
     slots = {group % spread for group in (*range(min(accepted.active, spread)), *accepted.draining)}
-    return tuple(sorted({partition_of(project, slot, spread, partitions) for slot in slots}))
+    return tuple(sorted({partition_of(project, slot, spread, partitions, layout) for slot in slots}))

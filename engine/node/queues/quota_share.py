@@ -22,6 +22,7 @@ from evenlane.ring.hashing import partition_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.quota.topics.topic import Topic
 
 WHOLE = 1.0
@@ -40,21 +41,22 @@ class NodeShare(NamedTuple):
 
 
 def node_share(
-    project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], partitions: int
+    project: str, topic: Topic, draining: Sequence[int], is_mine: Callable[[int], bool], cluster_config: ClusterConfig
 ) -> NodeShare:
     """The share that the node's partitions bring. Costs one look-up per slot of `spread` and per group
     being drained.
     """
+    partitions, layout = cluster_config.partitions, cluster_config.layout
     slots = [
         slot
         for slot in range(min(topic.spread, topic.groups))
-        if is_mine(partition_of(project, slot, topic.spread, partitions))
+        if is_mine(partition_of(project, slot, topic.spread, partitions, layout))
     ]
     # groups slot, slot + spread, slot + 2 spread, ...
     active = sum((topic.groups - 1 - slot) // topic.spread + 1 for slot in slots)
     if not draining:
         return NodeShare(active, active / topic.groups)
-    draining_here = sum(is_mine(partition_of(project, group, topic.spread, partitions)) for group in draining)
+    draining_here = sum(is_mine(partition_of(project, group, topic.spread, partitions, layout)) for group in draining)
     each = min(1.0, topic.groups / len(draining))
     return NodeShare(active + draining_here, (active + each * draining_here) / (topic.groups + each * len(draining)))
 

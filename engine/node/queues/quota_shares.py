@@ -104,9 +104,9 @@ class QuotaShares:
         if later is None and len(self._mine) >= self._cluster_config.partitions:
             return NodeShare(topic.groups + len(draining), WHOLE)
         if later is None:
-            return node_share(project, topic, draining, self._mine.__contains__, self._cluster_config.partitions)
+            return node_share(project, topic, draining, self._mine.__contains__, self._cluster_config)
         here = {*self._mine} - {number for number, at in later.items() if at > now_ns()}
-        return node_share(project, topic, draining, here.__contains__, self._cluster_config.partitions)
+        return node_share(project, topic, draining, here.__contains__, self._cluster_config)
 
     # ---- partitions come and go
 

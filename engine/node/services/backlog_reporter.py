@@ -124,7 +124,8 @@ class PartitionTally:
         if accepted is None or accepted.topic.max_backlog is None:
             self._limited.pop(project, None)
         else:
-            self._limited[project] = partitions_of(project, accepted, self._node.cluster_config.partitions)
+            config = self._node.cluster_config
+            self._limited[project] = partitions_of(project, accepted, config.partitions, config.layout)
 
     async def entries(self) -> list[BacklogEntry]:
         if not self._limited:

@@ -106,7 +106,7 @@ class Router:
 
     def home_partition(self, project: str) -> int:
         """Return the partition of a project's first group. Raises InvalidName."""
-        return partition_of(names.check_project(project), 0, 1, self._cluster_config.partitions)
+        return partition_of(names.check_project(project), 0, 1, self._cluster_config.partitions, self._cluster_config.layout)
 
     def _check_size(self, project: str, headers: int, body: int) -> None:
         size, limit = headers + body, self._store.max_payload
@@ -166,7 +166,8 @@ class Router:
     def _subject(self, route: Route, project: str, group: int, priority: str, due: int) -> str:
         if not due and (known := route.subjects.get((group, priority))) is not None:
             return known
-        partition = partition_of(project, group, route.accepted.topic.spread, self._cluster_config.partitions)
+        cluster = self._cluster_config
+        partition = partition_of(project, group, route.accepted.topic.spread, cluster.partitions, cluster.layout)
         if due:
             return names.later_subject(self._env, partition, project, group, priority, due // HOUR)
         subject = names.lane_subject(self._env, partition, project, group, priority)

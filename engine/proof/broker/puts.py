@@ -32,8 +32,9 @@ class Puts:
         key = (project, group, band)
         subject = self._subjects.get(key)
         if subject is None:
-            partition = partition_of(project, group, self._spreads[project], self._cluster_config.partitions)
-            priority = self._cluster_config.priorities[band]
+            cluster = self._cluster_config
+            partition = partition_of(project, group, self._spreads[project], cluster.partitions, cluster.layout)
+            priority = cluster.priorities[band]
             subject = self._subjects[key] = names.lane_subject(self._env, partition, project, group, priority)
         return self._store.put(subject, h.encode({h.ID: f"{project}:{number}"}), body)
 

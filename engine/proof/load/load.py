@@ -22,7 +22,7 @@ CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS)
 
 def config_for(nodes: int) -> ClusterConfig:
     """Return the config of an environment for this number of nodes: for several, the default one."""
-    return CLUSTER_CONFIG if nodes == 1 else ClusterConfig()
+    return CLUSTER_CONFIG if nodes == 1 else ClusterConfig(layout="hashed")
 
 
 class Arrival(NamedTuple):

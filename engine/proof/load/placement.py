@@ -21,12 +21,13 @@ class Placement:
     """`owners` has the number of each partition's node."""
 
     def __init__(self, cluster_config: ClusterConfig, owners: Sequence[int], nodes: int) -> None:
-        self.owners, self.nodes, self._partitions = owners, nodes, cluster_config.partitions
+        self.owners, self.nodes, self._cluster_config = owners, nodes, cluster_config
         self.partitions = [frozenset(p for p, owner in enumerate(owners) if owner == node) for node in range(nodes)]
         """Each node's own."""
 
     def node_of(self, tenant: LoadTenant, group: int) -> int:
-        return self.owners[partition_of(tenant.name, group, tenant.topic.spread, self._partitions)]
+        config = self._cluster_config
+        return self.owners[partition_of(tenant.name, group, tenant.topic.spread, config.partitions, config.layout)]
 
     def groups_of(self, tenant: LoadTenant) -> list[list[int]]:
         """The tenant's groups on each node."""
@@ -45,12 +46,12 @@ def place_groups(load: Load, nodes: int) -> Placement:
     """Place the groups as a leader would with these topics, if all nodes joined at once."""
     if nodes == 1:
         return place_on_one(load.cluster_config)
-    owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config.partitions), {})
+    owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config), {})
     return Placement(load.cluster_config, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
 
 
-def partition_loads_of(tenants: Iterable[LoadTenant], partitions: int) -> list[float]:
+def partition_loads_of(tenants: Iterable[LoadTenant], cluster_config: ClusterConfig) -> list[float]:
     """The load of each partition, as the leader sees it."""
     topics = ((each.name, each.topic) for each in tenants)
-    demands = (Demand(name, topic.qps, topic.groups, topic.spread) for name, topic in topics)
-    return partition_loads(demands, partitions)
+    demands = (Demand(name, topic.qps, topic.groups, topic.spread, cluster_config.layout) for name, topic in topics)
+    return partition_loads(demands, cluster_config.partitions)

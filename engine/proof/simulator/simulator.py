@@ -62,11 +62,10 @@ class Simulator:
 
     def _configure(self) -> None:
         """Give all schedulers their rules, and start the lending of quota shares."""
-        partitions = len(self.where.owners)
         for node in self.nodes:
             own_partitions = self.where.partitions[node.number]
             for each in self.load.tenants:
-                own = node_share(each.name, each.topic, (), own_partitions.__contains__, partitions)
+                own = node_share(each.name, each.topic, (), own_partitions.__contains__, self.load.cluster_config)
                 node.learn(each, own)
                 node.configure(each.name, WHOLE if self._quotas == "whole" else own.part, 0)
         if self._quotas == "shared" and len(self.nodes) > 1:

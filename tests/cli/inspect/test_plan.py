@@ -42,15 +42,35 @@ def test_largest_fleet_is_even_and_moves_few_partitions(plan):
     reported = simulated(plan, *fleet, "--join")
     assert {
         "nodes", "projects", "partitions", "change", "seed", "strategy", "groups", "max_over_mean",
-        "count_max_over_mean", "moved", "moved_over_ideal", "seconds", "blast_radius",
+        "count_max_over_mean", "moved", "moved_over_ideal", "seconds", "blast_radius", "layout", "zones", "zone_share",
     } == set(reported)  # fmt: skip
     assert 55_000 <= reported["groups"] <= 65_000
     assert 1.0 <= reported["max_over_mean"] <= 1.05
     assert 0.8 <= reported["moved_over_ideal"] <= 1.1
     assert pytest.approx(reported["moved"] * 301 / 4096, abs=1e-3) == reported["moved_over_ideal"]
-    assert 0 < reported["blast_radius"]["mean"] <= 0.1
+    radius = reported["blast_radius"]
+    assert 0 < radius["mean"] <= 0.02
+    assert 0.1 <= radius["largest_mean"] <= 0.14
+    assert radius["largest_mean"] <= radius["max"] <= 0.2
+    assert round(radius["max"] * 301) == radius["nodes_max"]
     assert 0 < reported["seconds"] < 30
     assert 1.0 <= simulated(plan, *fleet, "--leave")["moved_over_ideal"] <= 1.6
+
+
+def test_hashed_layout_puts_large_projects_on_most_nodes(plan):
+    """P13: the control."""
+    reported = simulated(plan, "--nodes", "20", "--projects", "1000", "--partitions", "320", "--layout", "hashed")
+    assert reported["blast_radius"]["largest_mean"] > 0.7
+
+
+def test_zones_share_each_project(plan):
+    """C2: with three zones, no large project has much more than a third of its partitions in one of them."""
+    fleet = ("--nodes", "21", "--projects", "1000", "--partitions", "336", "--zones", "3")
+    spread, gathered = simulated(plan, *fleet, "--strategy", "zones"), simulated(plan, *fleet)
+    assert spread["zone_share"]["mean"] <= 0.5 < gathered["zone_share"]["mean"]
+    assert spread["max_over_mean"] <= 1.07
+    joined = simulated(plan, *fleet, "--strategy", "zones", "--join")
+    assert joined["moved_over_ideal"] <= 2
 
 
 def test_unchanged_fleet_moves_no_partition(plan):
@@ -100,6 +120,8 @@ plan simulate --nodes 3 --projects -1
 plan simulate --nodes 3 --projects 1 --partitions 0
 plan simulate --nodes 1 --projects 1 --leave
 plan simulate --nodes 3 --projects 1 --strategy modulo
+plan simulate --nodes 3 --projects 1 --layout random
+plan simulate --nodes 3 --projects 1 --zones 4
 plan simulate --nodes many --projects 1
 plan simulate --projects 1
 plan simulate --nodes 1

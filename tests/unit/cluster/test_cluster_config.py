@@ -28,7 +28,7 @@ async def test_first_process_writes_the_defaults(coordination):
     assert ClusterConfig() == await agree_cluster_config(coordination, "online", {})
     assert json.loads((await coordination.get(KEY)).value) == {
         "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
-        "max_queue_backlog": None, "version": 1,
+        "max_queue_backlog": None, "layout": "consecutive", "version": 2,
     }  # fmt: skip
 
 
@@ -38,6 +38,24 @@ async def test_first_process_writes_its_own_config(coordination):
     assert ClusterConfig(4, ("a", "b"), 5.0, 150.0, 10) == agreed
     assert agreed == await agree_cluster_config(coordination, "online", {})
     assert agreed == await agree_cluster_config(coordination, "online", config)
+
+
+async def test_environment_of_an_older_release_stays_hashed(coordination):
+    """P13: its messages stay where producers put them; a process that asks for another layout is refused."""
+    written = b'{"partitions": 64, "priorities": ["only"], "group_qps": 50, "max_group_qps": 150, "version": 1}'
+    await coordination.put(KEY, written)
+    assert "hashed" == (await agree_cluster_config(coordination, "online", {})).layout
+    assert 'layout is "consecutive" here but "hashed" in' in await refusal(coordination, {"layout": "consecutive"})
+    assert written == (await coordination.get(KEY)).value
+
+
+async def test_hashed_environment_can_be_read_by_an_older_release(coordination):
+    """P13: it has no field that such a release doesn't know."""
+    await agree_cluster_config(coordination, "online", {"layout": "hashed"})
+    assert json.loads((await coordination.get(KEY)).value) == {
+        "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
+        "max_queue_backlog": None, "version": 1,
+    }  # fmt: skip
 
 
 async def test_processes_that_start_at_once_agree(coordination):
@@ -59,6 +77,7 @@ async def test_environments_have_separate_configs(coordination):
         ({"partitions": 64}, "partitions is 64 here but 128 in environment 'online'"),
         ({"priorities": ["high", "low"]}, "priorities is high,low here but high,mid,low in"),
         ({"group_qps": 10}, "group_qps is 10.0 here but 50.0 in"),
+        ({"layout": "hashed"}, 'layout is "hashed" here but "consecutive" in'),
         ({"max_queue_backlog": 5}, "max_queue_backlog is 5 here but null in"),
     ],
 )
@@ -76,7 +95,7 @@ async def test_error_names_the_setting_that_differs(coordination, config, senten
         {"priorities": []}, {"priorities": list("abcdefghi")}, {"priorities": ["a", "a"]},
         {"priorities": ["a.b"]}, {"priorities": "high"}, {"priorities": [1]},
         {"group_qps": 0}, {"group_qps": float("nan")}, {"group_qps": 151}, {"max_group_qps": 49},
-        {"max_queue_backlog": 0}, {"colour": "blue"}, {"version": 2},
+        {"max_queue_backlog": 0}, {"layout": "random"}, {"colour": "blue"}, {"version": 2},
     ],
     ids=str,
 )  # fmt: skip
@@ -96,8 +115,8 @@ async def test_corrupted_config_is_named(coordination, raw):
 
 
 async def test_unknown_format_version_is_named(coordination):
-    await coordination.put(KEY, b'{"version": 2, "whatever": 1}')
-    assert "have format version 2, and this release knows 1" in await refusal(coordination, {})
+    await coordination.put(KEY, b'{"version": 3, "whatever": 1}')
+    assert "have format version 3, and this release knows 1 and 2" in await refusal(coordination, {})
 
 
 async def test_unreachable_etcd_raises(coordination):

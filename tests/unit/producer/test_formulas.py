@@ -34,7 +34,7 @@ def table(*header: str) -> list[list[str]]:
     return rows
 
 
-_PARTITION = ("project", "group", "spread", "P", "hashed text", "partition")
+_PARTITION = ("layout", "project", "group", "spread", "P", "hashed text", "partition")
 
 
 @pytest.mark.parametrize("row", table("key", "low 64 bits of sha256(key)", "active", "group"))
@@ -45,23 +45,24 @@ def test_documented_group_of_key(row):
 
 @pytest.mark.parametrize("row", table(*_PARTITION))
 def test_documented_partition_of_group(row):
-    project, group, spread, partitions, text, partition = row
-    assert int(partition) == partition_of(project, int(group), int(spread), int(partitions))
-    assert int(partition) == digest(text) % int(partitions)
+    layout, project, group, spread, partitions, text, partition = row
+    assert int(partition) == partition_of(project, int(group), int(spread), int(partitions), layout)
+    slot = int(group) % int(spread) if layout == "consecutive" else 0
+    assert int(partition) == (digest(text) + slot) % int(partitions)
 
 
-@pytest.mark.parametrize("row", [row for row in table(*_PARTITION) if row[1] == "0"])
+@pytest.mark.parametrize("row", [row for row in table(*_PARTITION) if row[2] == "0"])
 async def test_documented_home_partition(row):
     """P1: a producer tells it without a topic, and refuses a name that no project may have."""
-    config = ClusterConfig(partitions=int(row[3]))
+    config = ClusterConfig(partitions=int(row[4]), layout=row[0])
     store = MemoryStore(MemoryServer(clock=lambda: 1), "online")
     await store.open()
     async with Producer(settings=Settings(), store=store, topics={}, facts=config) as producer:
-        assert int(row[5]) == producer.home_partition(row[0])
+        assert int(row[6]) == producer.home_partition(row[1])
         with pytest.raises(InvalidName, match=r"project 'a\.b'"):
             producer.home_partition("a.b")
     with pytest.raises(ProducerClosed):
-        producer.home_partition(row[0])
+        producer.home_partition(row[1])
 
 
 @pytest.mark.parametrize("row", table("put", "subject", "headers"))

@@ -79,15 +79,24 @@ def test_partition_is_the_digest_of_project_and_slot(project, group, spread, par
     slot = group % spread
     text = f"{project}/{slot}" if slot else project
     expected = int.from_bytes(sha256(text.encode()).digest(), "big") % partitions
-    assert expected == partition_of(project, group, spread, partitions)
+    assert expected == partition_of(project, group, spread, partitions, "hashed")
+
+
+@given(names, st.integers(0, 500), st.integers(1, 12), st.integers(1, 300))
+def test_consecutive_partitions_begin_at_the_digest_of_the_project(project, group, spread, partitions):
+    """P1, P13: the first one is the same in both layouts."""
+    first = int(sha256(project.encode()).hexdigest(), 16) % partitions
+    assert (first + group % spread) % partitions == partition_of(project, group, spread, partitions, "consecutive")
+    assert first == partition_of(project, 0, spread, partitions, "hashed")
 
 
 def test_projects_are_balanced_over_the_partitions():
-    sizes = Counter(partition_of(f"project-{number}", 0, 12, 128) for number in range(25_600))
+    sizes = Counter(partition_of(f"project-{number}", 0, 12, 128, "consecutive") for number in range(25_600))
     assert (128, True) == (len(sizes), max(sizes.values()) < 1.35 * 200)
 
 
 def test_groups_and_partitions_match_known_vectors():
     """These never change: keys would move to other groups while their earlier messages wait."""
     assert [1, 1, 2, 7] == [group_of(key, 8) for key in ("", "order-1", "order-2", "ключ")]
-    assert [87, 5, 12, 64, 87] == [partition_of("acme", group, 12, 128) for group in (0, 1, 2, 3, 12)]
+    assert [87, 5, 12, 64, 87] == [partition_of("acme", group, 12, 128, "hashed") for group in (0, 1, 2, 3, 12)]
+    assert [87, 88, 89, 98, 87] == [partition_of("acme", group, 12, 128, "consecutive") for group in (0, 1, 2, 11, 12)]

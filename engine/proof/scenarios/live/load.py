@@ -131,8 +131,11 @@ class LiveProjects:
 
     def lies_on(self, of: LoadTenant) -> frozenset[int]:
         """Return the partitions of its groups."""
-        spread, partitions = of.topic.spread, self.size.partitions
-        return frozenset(partition_of(of.name, group, spread, partitions) for group in range(of.topic.groups))
+        spread, config = of.topic.spread, self.cluster_config
+        found = (
+            partition_of(of.name, group, spread, config.partitions, config.layout) for group in range(of.topic.groups)
+        )
+        return frozenset(found)
 
     def stormy(self, qps: float) -> PutKey:
         """Return the storm's topic with another quota."""

@@ -99,7 +99,7 @@ class RebalanceRun(ClusterRun):
 
     def _will_move(self) -> list[int]:
         """Partitions that the placement will give to the node that joins."""
-        loads = partition_loads_of(self.projects.all, self.size.partitions)
+        loads = partition_loads_of(self.projects.all, self.projects.cluster_config)
         after = place([*STAY, COMES], loads, self.history.plan)
         return [partition for partition, owner in enumerate(after) if owner == COMES]
 

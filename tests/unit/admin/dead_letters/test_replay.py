@@ -181,7 +181,9 @@ async def test_replay_waits_for_room_within_max_backlog(place):
 
 
 def lane_subject(priority):
-    return names.lane_subject("online", partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions), "acme", 0, priority)
+    return names.lane_subject(
+        "online", partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions, "consecutive"), "acme", 0, priority
+    )
 
 
 async def test_dead_letter_of_an_unknown_priority_stays(place):

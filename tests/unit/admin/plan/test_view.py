@@ -57,12 +57,12 @@ def test_document_has_nodes_partitions_and_loads():
             {
                 "id": "a", "partitions": [0, 3], "owns": [0, 3], "qps": 100.0, "queues": 4, "done_generation": 7,
                 "host": "h1", "cpu": 0.0, "cores": 0.0, "projects": 0, "in_flight": 0, "leaving": False,
-                "passed_over": 0, "handlers": "",
+                "passed_over": 0, "handlers": "", "zone": "",
             },
             {
                 "id": "b", "partitions": [1, 2], "owns": [1], "qps": 0, "queues": 0, "done_generation": 6,
                 "host": "h2", "cpu": 0.5, "cores": 0.0, "projects": 3, "in_flight": 9, "leaving": True,
-                "passed_over": 0, "handlers": "",
+                "passed_over": 0, "handlers": "", "zone": "",
             },
         ],
     } == shown  # fmt: skip

@@ -250,7 +250,7 @@ def test_node_id_defaults_to_host_and_pid():
 
 
 def test_cluster_settings_default_to_none():
-    assert [None] * 5 == [getattr(Settings(), key) for key in CLUSTER_SETTINGS]
+    assert [None] * 6 == [getattr(Settings(), key) for key in CLUSTER_SETTINGS]
 
 
 def test_settings_are_frozen_and_can_be_shown_as_json():

@@ -16,6 +16,7 @@ from evenlane.ring.membership.records import (
     decode,
     encode,
 )
+from evenlane.ring.placement.bounded import place_in_bounds
 from tests.support.membership_cluster import ENV, key
 from tests.support.until import until
 from tests.unit.cluster.observed_client import ObservedClient
@@ -45,7 +46,13 @@ class PlacementCluster:
         self.cluster_config = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.topic_cache, self.records = ObservedClient(), FakeTopicCache(), RecordReader(ENV)
         self.placing = PlacementController(
-            self.client, ENV, self.cluster_config, self.topic_cache, "bounded-ring", self.records, tuning
+            self.client,
+            ENV,
+            self.cluster_config,
+            self.topic_cache,
+            ("bounded-ring", place_in_bounds),
+            self.records,
+            tuning,
         )
         self.leases, self.serving = {}, None
 

@@ -16,6 +16,7 @@ from evenlane.ring.membership.records import (
     PlanRecord,
     encode,
 )
+from evenlane.ring.placement.bounded import place_in_bounds
 from tests.support.membership_cluster import ENV, MembershipCluster, key
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
@@ -207,7 +208,12 @@ async def test_each_partition_has_one_owner_as_nodes_come_and_go():
     async with MembershipCluster() as cluster:
         cluster_config, topic_cache = ClusterConfig(partitions=4, max_group_qps=1_000_000), FakeTopicCache()
         placing = PlacementController(
-            cluster.client.peer(), ENV, cluster_config, topic_cache, "bounded-ring", RecordReader(ENV)
+            cluster.client.peer(),
+            ENV,
+            cluster_config,
+            topic_cache,
+            ("bounded-ring", place_in_bounds),
+            RecordReader(ENV),
         )
         controller = TopicController(
             cluster.client.peer(), ENV, cluster_config, "l", 600, other_controllers=placing.serve

@@ -62,7 +62,7 @@ def _of(world, project, partition):
 
 
 def _own(world, project, mine):
-    return node_share(project, world.topics[project], (), mine.__contains__, CLUSTER_CONFIG.partitions)
+    return node_share(project, world.topics[project], (), mine.__contains__, CLUSTER_CONFIG)
 
 
 async def put(world, project, partition):

@@ -12,6 +12,7 @@ from evenlane.quota.topics.topic import complete, parse_spec
 from evenlane.ring.hashing import partition_of
 
 PARTITIONS = 16
+CLUSTER_CONFIG = ClusterConfig(partitions=PARTITIONS)
 
 
 def _topic(fields):
@@ -35,7 +36,7 @@ projects = st.sampled_from(["acme", "hog", "still", "p-7"])
 def _shares(project, whole, split):
     """The share of each node that has at least one group."""
     nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
-    owns = [node_share(project, whole, (), mine.__contains__, PARTITIONS) for mine in nodes]
+    owns = [node_share(project, whole, (), mine.__contains__, CLUSTER_CONFIG) for mine in nodes]
     return [share_of(whole, own, own.part) for own in owns if own.groups]
 
 
@@ -77,8 +78,10 @@ def test_share_is_proportional_to_its_groups(project, whole, split):
 @given(projects, topics, st.sets(st.integers(0, PARTITIONS - 1)))
 def test_share_counts_the_groups_of_its_partitions(project, whole, mine):
     """E2: as the producer places them."""
-    found = sum(partition_of(project, group, whole.spread, PARTITIONS) in mine for group in range(whole.groups))
-    assert (found, found / whole.groups) == node_share(project, whole, (), mine.__contains__, PARTITIONS)
+    found = sum(
+        partition_of(project, group, whole.spread, PARTITIONS, "consecutive") in mine for group in range(whole.groups)
+    )
+    assert (found, found / whole.groups) == node_share(project, whole, (), mine.__contains__, CLUSTER_CONFIG)
 
 
 @given(projects, topics, st.sets(st.integers(0, 60), max_size=20), splits)
@@ -86,16 +89,16 @@ def test_draining_groups_share_the_quota(project, whole, groups, split):
     """Q, E3: they have at most half of the topic together, and the parts of all nodes add up to 1."""
     draining = sorted(group for group in groups if group >= whole.groups)
     nodes = [{p for p in range(PARTITIONS) if split[p] == node} for node in range(5)]
-    owns = [node_share(project, whole, draining, mine.__contains__, PARTITIONS) for mine in nodes]
+    owns = [node_share(project, whole, draining, mine.__contains__, CLUSTER_CONFIG) for mine in nodes]
     assert isclose(1.0, sum(own.part for own in owns))
     assert whole.groups + len(draining) == sum(own.groups for own in owns)
-    active = sum(node_share(project, whole, (), mine.__contains__, PARTITIONS).part for mine in nodes)
+    active = sum(node_share(project, whole, (), mine.__contains__, CLUSTER_CONFIG).part for mine in nodes)
     assert isclose(1.0, active)
 
 
 @given(projects, topics)
 def test_share_of_all_partitions_is_the_topic(project, whole):
-    own = node_share(project, whole, (), range(PARTITIONS).__contains__, PARTITIONS)
+    own = node_share(project, whole, (), range(PARTITIONS).__contains__, CLUSTER_CONFIG)
     assert whole is share_of(whole, own, own.part)
 
 

@@ -145,7 +145,9 @@ def test_partitions_of_a_topic_include_draining_groups():
         spec = topic(groups=max(active, 8), spread=2)
         of = Accepted(topic=msgspec.structs.replace(spec, spread=spread), active=active, draining=draining, revision=1)
         groups = (*range(active), *draining)
-        assert tuple(sorted({partition_of("acme", g, spread, 64) for g in groups})) == partitions_of("acme", of, 64)
+        assert tuple(sorted({partition_of("acme", g, spread, 64, "consecutive") for g in groups})) == partitions_of(
+            "acme", of, 64, "consecutive"
+        )
 
 
 # ---- the message
@@ -200,7 +202,9 @@ async def test_tally_counts_waiting_running_and_delayed_messages():
         for due in (now + 30 * SECOND, now + 2 * 3600 * SECOND, now + 30 * 86_400 * SECOND):
             await world.put(due=due)
         tally = tallied(node, acme=limited, free=topic())
-        partitions = partitions_of("acme", Accepted(topic=limited, active=10, revision=1), CLUSTER_CONFIG.partitions)
+        partitions = partitions_of(
+            "acme", Accepted(topic=limited, active=10, revision=1), CLUSTER_CONFIG.partitions, "consecutive"
+        )
         await until(lambda: node.backlog >= 12 - 1 and node.workers.running)
         entries = await tally.entries()
         assert {("acme", number) for number in partitions} == {(e.project, e.partition) for e in entries}

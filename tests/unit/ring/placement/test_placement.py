@@ -1,6 +1,7 @@
 """Placement as a function: its properties for any nodes, loads and present owners. For fleets see test_fleets.py."""
 
 import math
+import re
 from collections import Counter
 from itertools import pairwise
 
@@ -8,8 +9,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from evenlane.ring.placement.placement import STRATEGIES, place
+from evenlane.ring.placement.bounded import place_in_bounds
+from evenlane.ring.placement.placement import PlacementError, place
+from evenlane.ring.placement.simple import place_in_ranges, place_in_turn
+from evenlane.ring.placement.zones import place_in_zones
 
+STRATEGIES = [place_in_bounds, place_in_zones, place_in_ranges, place_in_turn]
 NODES = [f"node-{number}" for number in range(12)]
 
 nodes_ = st.lists(st.sampled_from(NODES), min_size=1, max_size=12, unique=True)
@@ -162,18 +167,18 @@ def test_single_owner_keeps_its_share_when_nine_nodes_join():
 
 def test_range_keeps_neighbours_together():
     """As Kafka's RangeAssignor; the first nodes have one more."""
-    assert ["a", "a", "a", "b", "b", "c", "c"] == place(["c", "a", "b"], [1.0] * 7, {}, "range")
-    assert ["a", "b"] == place(["c", "a", "b"], [1.0] * 2, {}, "range")
+    assert ["a", "a", "a", "b", "b", "c", "c"] == place(["c", "a", "b"], [1.0] * 7, {}, place_in_ranges)
+    assert ["a", "b"] == place(["c", "a", "b"], [1.0] * 2, {}, place_in_ranges)
 
 
 def test_round_robin_assigns_in_turn():
     """As Kafka's RoundRobinAssignor."""
-    assert ["a", "b", "c", "a", "b"] == place(["c", "a", "b"], [1.0] * 5, {}, "round-robin")
+    assert ["a", "b", "c", "a", "b"] == place(["c", "a", "b"], [1.0] * 5, {}, place_in_turn)
 
 
 @given(nodes_, st.integers(0, 100))
 def test_range_is_contiguous_and_even(nodes, partitions):
-    plan = place(nodes, [0.0] * partitions, {}, "range")
+    plan = place(nodes, [0.0] * partitions, {}, place_in_ranges)
     assert all(one <= other for one, other in pairwise(plan))
     assert max(counts(nodes, plan)) - min(counts(nodes, plan)) <= 1
 
@@ -186,9 +191,24 @@ def test_no_nodes_give_no_owners(strategy):
     assert [None, None] == place([], [1.0, 2.0], {0: "gone"}, strategy)
 
 
-def test_unknown_strategy_is_refused():
-    with pytest.raises(ValueError, match="'modulo' is unknown: the strategies are bounded-ring, range, round-robin"):
-        place(["a"], [1.0], {}, "modulo")
+def fail(_request):
+    raise KeyError("rack")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sentence"),
+    [
+        (fail, "the placement strategy failed: KeyError: 'rack'"),
+        (lambda _request: ["a"], "must return a list of 2 owners, one per partition"),
+        (lambda _request: None, "must return a list of 2 owners, one per partition"),
+        (lambda _request: ["a", "c"], "gave partition 1 to 'c', which is not one of the nodes"),
+        (lambda _request: ["a", None], "gave partition 1 to None, which is not one of the nodes"),
+    ],
+)
+def test_defect_of_a_strategy_is_one_sentence(strategy, sentence):
+    """C2: a strategy of another package may have any defect."""
+    with pytest.raises(PlacementError, match=re.escape(sentence)):
+        place(["a", "b"], [1.0, 2.0], {}, strategy)
 
 
 @pytest.mark.parametrize("load", [-1.0, math.nan, math.inf])
