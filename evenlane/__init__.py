@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from evenlane.engine.producer.put import Put
     from evenlane.engine.producer.sync_producer import SyncProducer
     from evenlane.engine.runtime.engine import Engine
+    from evenlane.ring.placement.strategy import PlacementNode, PlacementRequest
 
 
 _HOMES = {
@@ -60,6 +61,8 @@ _HOMES = {
     "MessageFilter": "evenlane.engine.base.handler_logs",
     "Message": "evenlane.engine.core.message.message",
     "Pause": "evenlane.engine.core.message.handler_exceptions",
+    "PlacementNode": "evenlane.ring.placement.strategy",
+    "PlacementRequest": "evenlane.ring.placement.strategy",
     "Producer": "evenlane.engine.producer",
     "Put": "evenlane.engine.producer",
     "Receipt": "evenlane.engine.core.ports",
@@ -98,7 +101,8 @@ __all__ = [
     "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse",
     "DeadLetters", "Engine", "Evenlane", "EvenlaneError", "Fenced",
     "InvalidName", "InvalidPut", "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause",
-    "PayloadTooLarge", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
+    "PayloadTooLarge",
+    "PlacementNode", "PlacementRequest", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
     "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicFields",
     "TopicStatus", "Topics", "UnknownEpoch", "UnknownProject", "Unreachable", "add_message_fields", "batch",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from evenlane.engine.testing.attempts import FailedAttempt
 from evenlane.engine.testing.driver import Stuck
 from evenlane.engine.testing.made_message import message
+from evenlane.engine.testing.placement_contract import PlacementContract
 from evenlane.engine.testing.test_app import TestApp
 
-__all__ = ["FailedAttempt", "Stuck", "TestApp", "message"]
+__all__ = ["FailedAttempt", "PlacementContract", "Stuck", "TestApp", "message"]

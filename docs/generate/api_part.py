@@ -38,6 +38,8 @@ _MEMBERS: dict[str, tuple[str, ...]] = {
     "Pause": (),
     "batch": (),
     "Engine": ("run", "stop"),
+    "PlacementRequest": (),
+    "PlacementNode": (),
     "Settings": ("node_id", "shown"),
     "add_message_fields": (),
     "MessageFilter": ("filter",),
@@ -58,6 +60,7 @@ _TESTING: dict[str, tuple[str, ...]] = {
     ),
     "message": (),
     "FailedAttempt": (),
+    "PlacementContract": ("requests",),
     "Stuck": (),
 }
 _WITHOUT_CONSTRUCTOR = {

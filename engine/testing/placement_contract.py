@@ -10,6 +10,7 @@ Subclass it in your tests:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from evenlane.ring.placement.strategy import PlacementNode, PlacementRequest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from evenlane.ring.hashing import Layout
     from evenlane.ring.placement.strategy import PlacementStrategy
 
 _SIZES = ((1, 1), (1, 16), (3, 2), (3, 16), (5, 64), (8, 128), (12, 120))  # (nodes, partitions)
@@ -85,11 +87,12 @@ def _cases(random: Random, count: int, partitions: int) -> Iterator[PlacementReq
     for loads in ([0.0] * partitions, [7.5] * partitions, skewed, few, one):
         for fleet in (alike, nodes):
             for owners in ({}, present, dict.fromkeys(range(partitions), names[0])):
-                yield PlacementRequest(nodes=fleet, loads=loads, present=owners)
+                layout: Layout = "hashed" if random.random() < 0.3 else "consecutive"
+                yield PlacementRequest(nodes=fleet, loads=loads, present=owners, layout=layout)
 
 
 def _change(request: PlacementRequest, present: Mapping[int, str]) -> PlacementRequest:
-    return PlacementRequest(nodes=request.nodes, loads=request.loads, present=present)
+    return replace(request, present=present)
 
 
 def _expect(holds: bool, request: PlacementRequest, otherwise: str) -> None:

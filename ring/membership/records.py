@@ -71,8 +71,9 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     them); a record of an older release has no `cores`, and its `cpu` is a share of one core. `at` is in unix seconds.
     `passed_over` is the number of invalid values that the node has found in etcd. `troubles` are clauses by kind about
     what keeps the node from its work; each follows the node's name ("is ...", "has ..."). `handlers` are its routes as
-    text of bounded length, empty in a record of an older release. `zone` is empty if it isn't set. `slots` is the number of its slots; `load` is None
-    until it is known, and in a record of an older release. `scaling` is the node's setting of that name.
+    text of bounded length, empty in a record of an older release. `zone` is empty if it isn't set. `slots` is the
+    number of its slots; `load` is None until it is known, and in a record of an older release. `scaling` is the node's
+    setting of that name.
 
     `reads` has the newest format that the node reads, by kind of `Unreadable`, 1 if left out; `unreadable` has the
     partitions that it couldn't take over.

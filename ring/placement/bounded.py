@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from evenlane.ring.placement.assignment import NOBODY, Assignment
 from evenlane.ring.placement.bounds import bounds_of, weights_of
 from evenlane.ring.placement.gathering import Gathering
-from evenlane.ring.placement.nearby import Nearby
+from evenlane.ring.placement.nearby import GATHERED_FROM, Nearby
 from evenlane.ring.placement.orphans import Orphans
 from evenlane.ring.placement.preference import preference
 from evenlane.ring.placement.repair import Repair
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
 def place_in_bounds(request: PlacementRequest) -> list[str]:
     """The strategy `bounded-ring`. Zones don't count."""
     names = [node.name for node in request.nodes]
-    return [names[owner] for owner in bounded_ring(names, request.loads, request.present)]
+    return [names[owner] for owner in _compute(request, names)]
 
 
-def bounded_ring(nodes: Sequence[str], loads: Sequence[float], present: Mapping[int, str]) -> list[int]:
-    """The index in `nodes` (sorted, at least one) of each partition's owner."""
-    weights = weights_of(loads)
-    made = Assignment(weights, len(nodes), bounds_of(weights, len(nodes)))
-    ring = preference(tuple(nodes))
-    nearby = Nearby(made, ring)
-    _keep(made, nodes, present)
+def _compute(request: PlacementRequest, names: Sequence[str]) -> list[int]:
+    """The index in `names` of each partition's owner."""
+    weights = weights_of(request.loads)
+    gathers = request.layout == "consecutive" and len(names) >= GATHERED_FROM
+    made = Assignment(weights, len(names), bounds_of(weights, len(names), gathers=gathers))
+    ring = preference(tuple(names))
+    nearby = Nearby(made, ring, gathers=gathers)
+    _keep(made, names, request.present)
     for node in made.nodes:
         _release(made, node)
     Orphans(made, ring, nearby).place()
@@ -44,7 +45,7 @@ def bounded_ring(nodes: Sequence[str], loads: Sequence[float], present: Mapping[
     repair.run()
     if not any(any(made.strain(node)) for node in made.nodes):
         _reclaim(made)
-    if nearby.counts:
+    if gathers:
         Gathering(made, nearby).run()
         repair.run()  # of strains that remain: a plan computed again from the result must find nothing to repair
     return made.owner

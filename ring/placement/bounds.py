@@ -54,8 +54,12 @@ def weights_of(loads: Sequence[float]) -> list[int]:
     return [int(math.ldexp(load, _BITS - exponent)) for load in loads]
 
 
-def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
-    """The bounds for these weights on `nodes` nodes (1 or more)."""
+def bounds_of(weights: Sequence[int], nodes: int, *, gathers: bool = False) -> Bounds:
+    """The bounds for these weights on `nodes` nodes (1 or more).
+
+    With `gathers`, numbers of partitions may differ twice as much: where neighbours stay together, nodes have fewer
+    partitions where the load is denser.
+    """
     mean = sum(weights) // nodes
     rest, left = _share(weights, nodes)
     level = sum(rest) // left
@@ -65,7 +69,7 @@ def bounds_of(weights: Sequence[int], nodes: int) -> Bounds:
     fine = len(weights) >= FINE * nodes
     floor, spare = divmod(len(weights), nodes)
     even_most = floor + (spare > 0)
-    tolerance = 2 * math.isqrt(floor) if weights and max(weights) > min(weights) else 0
+    tolerance = math.isqrt(floor) * (2 if gathers else 1) if weights and max(weights) > min(weights) else 0
     return Bounds(
         level=level,
         slack=slack,

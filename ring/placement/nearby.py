@@ -20,19 +20,19 @@ _NEAR = 16  # nodes considered
 class Nearby:
     """For each partition the nodes whose reach grows least by it, then those that its ring prefers.
 
-    With few nodes only the ring counts (`counts` is False): two of four nodes, which a project would have at least,
-    are half of all, and its bursts couldn't use the others.
+    Without `gathers`, only the ring counts: if a project's partitions are no neighbours, or with few nodes. Two of
+    four nodes, which a project would have at least, are half of all, and its bursts couldn't use the others.
     """
 
-    def __init__(self, made: Assignment, ring: Preference) -> None:
+    def __init__(self, made: Assignment, ring: Preference, *, gathers: bool) -> None:
         self._made = made
         self._ring = ring
         self._partitions = len(made.weights)
-        self.counts = len(made.nodes) >= GATHERED_FROM
+        self.gathers = gathers
         self.width = window_width(self._partitions)
 
     def nodes(self, partition: int) -> Sequence[int]:
-        if not self.counts:
+        if not self.gathers:
             return self._ring.near(partition)
         near = self.owners_around(partition, _NEAR)
         near.sort(key=lambda node: (self.added(node, partition), node))
@@ -44,7 +44,7 @@ class Nearby:
     def beside(self, node: int) -> set[int]:
         """The owners of the partitions around those of the node."""
         found: set[int] = set()
-        for partition in self._made.spots[node] if self.counts else ():
+        for partition in self._made.spots[node] if self.gathers else ():
             found.update(self.owners_around(partition, _NEAR // 2))
         return found
 

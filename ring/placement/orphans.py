@@ -42,7 +42,7 @@ class Orphans:
         self._missing = sum(map(self._lacks, made.nodes))
 
     def place(self) -> None:
-        if self._nearby.counts:
+        if self._nearby.gathers:
             self._seat()
         for partition in self._queue:
             if self._made.owner[partition] != NOBODY:

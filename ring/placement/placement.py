@@ -14,6 +14,7 @@ from evenlane.ring.placement.strategy import PlacementNode, PlacementRequest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from evenlane.ring.hashing import Layout
     from evenlane.ring.placement.strategy import PlacementStrategy
 
 
@@ -26,6 +27,7 @@ def place(
     loads: Sequence[float],
     present: Mapping[int, str],
     strategy: PlacementStrategy = place_in_bounds,
+    layout: Layout = "consecutive",
 ) -> list[str | None]:
     """The owner of each partition; None only if there are no nodes.
 
@@ -36,7 +38,8 @@ def place(
     known = {node.name: node for node in (PlacementNode(each) if isinstance(each, str) else each for each in nodes)}
     if not known:
         return [None] * len(loads)
-    request = PlacementRequest(nodes=[known[name] for name in sorted(known)], loads=loads, present=present)
+    ranked = [known[name] for name in sorted(known)]
+    request = PlacementRequest(nodes=ranked, loads=loads, present=present, layout=layout)
     return list(_check(_carry_out(strategy, request), known, len(loads)))
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from evenlane.ring.hashing import Layout
+
 GROUP = "evenlane.placement"
 """The group of entry points in which strategies are found by name."""
 
@@ -24,13 +26,14 @@ class PlacementRequest:
     """The facts to place by.
 
     `nodes` are sorted by name, each once, at least one. `loads` has the load of each partition, msg/s. `present` has
-    the owners by partition: it may name nodes that are gone, and omit partitions. Later releases may add fields with
-    defaults.
+    the owners by partition: it may name nodes that are gone, and omit partitions. `layout` says whether a project's
+    partitions are neighbours. Later releases may add fields with defaults.
     """
 
     nodes: Sequence[PlacementNode]
     loads: Sequence[float]
     present: Mapping[int, str] = field(default_factory=dict)
+    layout: Layout = "consecutive"
 
 
 class PlacementStrategy(Protocol):

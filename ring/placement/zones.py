@@ -6,14 +6,16 @@ its nodes as `bounded-ring` does. Partitions keep their zone as long as its load
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evenlane.ring.placement.bounded import place_in_bounds
 from evenlane.ring.placement.bounds import weights_of
-from evenlane.ring.placement.strategy import PlacementNode, PlacementRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from evenlane.ring.placement.strategy import PlacementNode, PlacementRequest
 
 _NO_ZONE = -1
 _LOAD = 8  # of a partition's size, its load counts 8 times as much as the partition itself
@@ -34,7 +36,7 @@ def place_in_zones(request: PlacementRequest) -> list[str]:
         mine = [partition for partition, zone in enumerate(divided) if zone == number]
         present = {at: request.present[each] for at, each in enumerate(mine) if each in request.present}
         loads = [request.loads[each] for each in mine]
-        placed = place_in_bounds(PlacementRequest(nodes=nodes, loads=loads, present=present))
+        placed = place_in_bounds(replace(request, nodes=nodes, loads=loads, present=present))
         for partition, owner in zip(mine, placed, strict=True):
             owners[partition] = owner
     return owners

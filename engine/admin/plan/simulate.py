@@ -79,13 +79,15 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
     all_demands = demands(fleet.projects, fleet.partitions, fleet.seed, fleet.layout)
     strategy = load_strategy(fleet.strategy)
     names = [f"node-{number}" for number in range(fleet.nodes)]
-    before = place(_in_zones(names, fleet), partition_loads(all_demands, fleet.partitions), {}, strategy)
+    before = place(_in_zones(names, fleet), partition_loads(all_demands, fleet.partitions), {}, strategy, fleet.layout)
     after_names = _change_nodes(names, fleet)
     preference.cache_clear()
     partition_of.cache_clear()
     began = time.perf_counter()
     loads = partition_loads(all_demands, fleet.partitions)
-    after = place(_in_zones(after_names, fleet), loads, _present(before) if fleet.change else {}, strategy)
+    after = place(
+        _in_zones(after_names, fleet), loads, _present(before) if fleet.change else {}, strategy, fleet.layout
+    )
     seconds = time.perf_counter() - began
     moved = sum(one != other for one, other in zip(before, after, strict=True))
     return {

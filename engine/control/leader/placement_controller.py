@@ -245,12 +245,12 @@ class PlacementController:
     def _compute(self, nodes: list[PlacementNode], loads: list[float], present: dict[int, str]) -> list[str | None]:
         """Place by the strategy; if it fails, by the built-in one, so that no partition stays without an owner."""
         try:
-            return place(nodes, loads, present, self._strategy)
+            return place(nodes, loads, present, self._strategy, self._layout)
         except PlacementError as error:
             _log.error(
                 "placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=str(error)
             )
-            return place(nodes, loads, present)
+            return place(nodes, loads, present, layout=self._layout)
 
     async def _write(self, draft: Draft, fence: CreatedAt) -> bool:
         """Write the draft. Returns whether this process still leads."""

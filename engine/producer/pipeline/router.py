@@ -106,7 +106,8 @@ class Router:
 
     def home_partition(self, project: str) -> int:
         """Return the partition of a project's first group. Raises InvalidName."""
-        return partition_of(names.check_project(project), 0, 1, self._cluster_config.partitions, self._cluster_config.layout)
+        cluster = self._cluster_config
+        return partition_of(names.check_project(project), 0, 1, cluster.partitions, cluster.layout)
 
     def _check_size(self, project: str, headers: int, body: int) -> None:
         size, limit = headers + body, self._store.max_payload

@@ -46,7 +46,9 @@ def place_groups(load: Load, nodes: int) -> Placement:
     """Place the groups as a leader would with these topics, if all nodes joined at once."""
     if nodes == 1:
         return place_on_one(load.cluster_config)
-    owners = place(NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config), {})
+    owners = place(
+        NAMES[:nodes], partition_loads_of(load.tenants, load.cluster_config), {}, layout=load.cluster_config.layout
+    )
     return Placement(load.cluster_config, [NAMES.index(owner) for owner in owners if owner is not None], nodes)
 
 
