@@ -244,6 +244,6 @@ def _one_for_each(partitions: int) -> list[str]:
     found: dict[int, str] = {}
     number = 0
     while len(found) < partitions:
-        found.setdefault(partition_of(f"p{number}", 0, 1, partitions, "consecutive"), f"p{number}")
+        found.setdefault(partition_of(f"p{number}", 0, 1, partitions, "hashed"), f"p{number}")
         number += 1
     return [found[number] for number in range(partitions)]

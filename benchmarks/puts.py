@@ -109,7 +109,7 @@ class Bench:
         topics, partitions = self.topics.all.items(), self.cluster_config.partitions
         return [
             lane_subject(
-                env, partition_of(project, group, each.topic.spread, partitions, "consecutive"), project, group, "mid"
+                env, partition_of(project, group, each.topic.spread, partitions, "hashed"), project, group, "mid"
             )
             for group in range(8)
             for project, each in topics

@@ -32,7 +32,7 @@ class ClusterConfig:
     group_qps: float = 50.0
     max_group_qps: float = 150.0
     max_queue_backlog: int | None = None
-    layout: Layout = "consecutive"
+    layout: Layout = "hashed"
 
 
 async def agree_cluster_config(coordination: Coordination, env: str, chosen: Mapping[str, object]) -> ClusterConfig:

@@ -149,7 +149,7 @@ def one_for_each(partitions: int) -> list[str]:
     number = 0
     while len(found) < partitions:
         project = f"tenant-{number}"
-        found.setdefault(partition_of(project, 0, 1, partitions, "consecutive"), project)
+        found.setdefault(partition_of(project, 0, 1, partitions, "hashed"), project)
         number += 1
     return [found[number] for number in range(partitions)]
 

@@ -65,9 +65,7 @@ async def three(cluster: ProcessCluster, **of_third: object) -> list[NodeProcess
 def project_on(cluster: ProcessCluster, node: str) -> str:
     """A new project whose messages go to a partition of this node."""
     names = (f"mark-{number}" for number in itertools.count())
-    return next(
-        each for each in names if partition_of(each, 0, 1, PARTITIONS, "consecutive") in cluster.history.owned(node)
-    )
+    return next(each for each in names if partition_of(each, 0, 1, PARTITIONS, "hashed") in cluster.history.owned(node))
 
 
 @pytest.mark.parametrize(

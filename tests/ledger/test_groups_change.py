@@ -83,7 +83,7 @@ def cluster_of(folder):
 
 
 def place(group):
-    return partition_of("acme", group, SPREAD, PARTITIONS, "consecutive")
+    return partition_of("acme", group, SPREAD, PARTITIONS, "hashed")
 
 
 def check_once(cluster):

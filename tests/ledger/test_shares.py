@@ -28,7 +28,7 @@ class Skewed:
 
     def groups_of(self, node):
         owners = {number for number, name in self.cluster.history.owners.items() if name == node.name}
-        return [g for g in range(GROUPS) if partition_of(PROJECT, g, PARTITIONS, PARTITIONS, "consecutive") in owners]
+        return [g for g in range(GROUPS) if partition_of(PROJECT, g, PARTITIONS, PARTITIONS, "hashed") in owners]
 
     async def put(self, groups, count):
         numbers = range(self.count, self.count + count)

@@ -41,7 +41,7 @@ BULK = "bulk"
 GOLD = next(
     name
     for name in (f"gold-{number}" for number in range(1_000))
-    if partition_of(name, 0, 1, PARTITIONS, "consecutive") == partition_of(BULK, 0, 1, PARTITIONS, "consecutive")
+    if partition_of(name, 0, 1, PARTITIONS, "hashed") == partition_of(BULK, 0, 1, PARTITIONS, "hashed")
 )
 
 SLOW = (BULK, GOLD, "ordered", "capped")

@@ -129,7 +129,7 @@ class Seen(NamedTuple):
 
     @staticmethod
     def _partition(project: str, group: int) -> int:
-        return partition_of(project, group, 4 if project == "hot" else 1, load.PARTITIONS, "consecutive")
+        return partition_of(project, group, 4 if project == "hot" else 1, load.PARTITIONS, "hashed")
 
     def oldest(self, project: str) -> Span:
         if project == "aged":

@@ -48,7 +48,7 @@ class Trouble:
         """Put messages that became due `seconds` ago, which only a foreign producer can do."""
         due = time.time_ns() - int(seconds * 1e9)
         hour = time.time_ns() // _HOUR  # the present hour is fed at once, whatever the header says
-        place = partition_of(project, 0, 1, self._partitions, "consecutive")
+        place = partition_of(project, 0, 1, self._partitions, "hashed")
         subject = names.later_subject(self._env, place, project, 0, "low", hour)
         for number in range(count):
             headers = {h.DUE: str(due), h.ID: f"{project}:{number}"}

@@ -63,9 +63,7 @@ class Putting:
             headers[h.KEY] = put.key
         if put.expires is not None:
             headers[h.EXPIRES] = str(self._unix(put.expires))
-        partition = partition_of(
-            put.project, put.group, self._w.script.partitions, self._w.script.partitions, "consecutive"
-        )
+        partition = partition_of(put.project, put.group, self._w.script.partitions, self._w.script.partitions, "hashed")
         subject = names.lane_subject(ENV, partition, put.project, put.group, put.priority)
         if put.due is not None:
             due = self._unix(put.due)

@@ -48,7 +48,7 @@ class Fleet:
     change: Change | None = None
     seed: int = 1
     strategy: str = "bounded-ring"
-    layout: Layout = "consecutive"
+    layout: Layout = "hashed"
     zones: int = 1
 
     def __post_init__(self) -> None:
@@ -63,7 +63,7 @@ class Fleet:
             raise ConfigError("--leave needs at least 2 nodes: otherwise none would be left")
 
 
-def demands(projects: int, partitions: int, seed: int, layout: Layout = "consecutive") -> list[Demand]:
+def demands(projects: int, partitions: int, seed: int, layout: Layout = "hashed") -> list[Demand]:
     """Return `projects` projects with skewed quotas; equal seeds give equal ones."""
     cluster_config = ClusterConfig(partitions=partitions, layout=layout)
     quotas = _quotas(projects, Random(seed))  # noqa: S311 - a simulation

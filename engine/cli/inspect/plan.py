@@ -96,7 +96,7 @@ def simulate(
     ] = "bounded-ring",
     layout: Annotated[
         str, typer.Option(metavar="NAME", help="Which partitions a project has: consecutive or hashed.")
-    ] = "consecutive",
+    ] = "hashed",
     zones: Annotated[int, typer.Option(parser=number, metavar="Z", help="Zones that the nodes are in, in turn.")] = 1,
     as_json: Json = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,

@@ -37,7 +37,7 @@ class Site:
     settings: PlatformSettings
 
     def partition(self, project: str) -> int:
-        return partition_of(project, 0, 1, PARTITIONS, "consecutive")
+        return partition_of(project, 0, 1, PARTITIONS, "hashed")
 
     def subject(self, name: str, project: str) -> str:
         return self.settings.subjects.format(name, self.partition(project), project)

@@ -49,7 +49,7 @@ async def test_what_was_acknowledged_before_and_after_is_stored(tmp_path, monkey
         node = process(EVENLANE, "run", "--handler", "examples.iot.handlers:app")
         async with process(sys.executable, "-m", "examples.iot", "gateway"), node:
             settings, ledger, stop = PlatformSettings.of(), Ledger(), asyncio.Event()
-            subject = settings.subjects.format("data", partition_of("acme", 0, 1, PARTITIONS, "consecutive"), "acme")
+            subject = settings.subjects.format("data", partition_of("acme", 0, 1, PARTITIONS, "hashed"), "acme")
             devices = [(f"d{number}", "acme", subject) for number in range(20)]
             sending = asyncio.create_task(simulate(devices, settings, ledger, stop, interval=0.1))
             await until(lambda: len(ledger) > 200)

@@ -13,8 +13,8 @@ from evenlane.ring.hashing import partition_of
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World
 
-P = partition_of("acme", 0, 2, CLUSTER_CONFIG.partitions, "consecutive")
-GROUPS = [group for group in range(10) if partition_of("acme", group, 2, CLUSTER_CONFIG.partitions, "consecutive") == P]
+P = partition_of("acme", 0, 2, CLUSTER_CONFIG.partitions, "hashed")
+GROUPS = [group for group in range(10) if partition_of("acme", group, 2, CLUSTER_CONFIG.partitions, "hashed") == P]
 
 
 class Two(World):

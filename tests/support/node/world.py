@@ -119,7 +119,7 @@ class World:
 
     @staticmethod
     def partition_of(group: int, project: str = "acme") -> int:
-        return partition_of(project, group, 2, CLUSTER_CONFIG.partitions, "consecutive")
+        return partition_of(project, group, 2, CLUSTER_CONFIG.partitions, "hashed")
 
     def group_in(self, partition: int, project: str = "acme") -> int:
         """A group of the project that is in this partition."""
@@ -137,7 +137,7 @@ class World:
         """Put a message. Returns its id."""
         message_id = str(options.get("id") or f"m{next(self._ids)}")
         headers = {h.ID: f"{project}:{message_id}", **options.get("headers", {})}
-        partition = partition_of(project, group, 2, CLUSTER_CONFIG.partitions, "consecutive")
+        partition = partition_of(project, group, 2, CLUSTER_CONFIG.partitions, "hashed")
         priority = options.get("priority", "mid")
         subject = names.lane_subject("online", partition, project, group, priority)
         if due := options.get("due"):

@@ -28,7 +28,7 @@ async def test_first_process_writes_the_defaults(coordination):
     assert ClusterConfig() == await agree_cluster_config(coordination, "online", {})
     assert json.loads((await coordination.get(KEY)).value) == {
         "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
-        "max_queue_backlog": None, "layout": "consecutive", "version": 2,
+        "max_queue_backlog": None, "version": 1,
     }  # fmt: skip
 
 
@@ -49,13 +49,15 @@ async def test_environment_of_an_older_release_stays_hashed(coordination):
     assert written == (await coordination.get(KEY)).value
 
 
-async def test_hashed_environment_can_be_read_by_an_older_release(coordination):
-    """P13: it has no field that such a release doesn't know."""
-    await agree_cluster_config(coordination, "online", {"layout": "hashed"})
+async def test_environment_with_consecutive_partitions_is_refused_by_an_older_release(coordination):
+    """P13: by its version, since such a release would look for messages elsewhere."""
+    agreed = await agree_cluster_config(coordination, "online", {"layout": "consecutive"})
+    assert agreed == ClusterConfig(layout="consecutive")
     assert json.loads((await coordination.get(KEY)).value) == {
         "partitions": 128, "priorities": ["high", "mid", "low"], "group_qps": 50.0, "max_group_qps": 150.0,
-        "max_queue_backlog": None, "version": 1,
+        "max_queue_backlog": None, "layout": "consecutive", "version": 2,
     }  # fmt: skip
+    assert agreed == await agree_cluster_config(coordination, "online", {})
 
 
 async def test_processes_that_start_at_once_agree(coordination):
@@ -77,7 +79,7 @@ async def test_environments_have_separate_configs(coordination):
         ({"partitions": 64}, "partitions is 64 here but 128 in environment 'online'"),
         ({"priorities": ["high", "low"]}, "priorities is high,low here but high,mid,low in"),
         ({"group_qps": 10}, "group_qps is 10.0 here but 50.0 in"),
-        ({"layout": "hashed"}, 'layout is "hashed" here but "consecutive" in'),
+        ({"layout": "consecutive"}, 'layout is "consecutive" here but "hashed" in'),
         ({"max_queue_backlog": 5}, "max_queue_backlog is 5 here but null in"),
     ],
 )

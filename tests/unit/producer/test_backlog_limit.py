@@ -13,7 +13,7 @@ from evenlane.engine.producer.tuning import ProducerTuning
 from evenlane.ring.hashing import partition_of
 from tests.support.until import until
 
-NUMBER = partition_of("acme", 0, 1, 16, "consecutive")
+NUMBER = partition_of("acme", 0, 1, 16, "hashed")
 LANE = LaneId("lanes", NUMBER)
 QUICK = ProducerTuning(counted_s=0.0)
 """Counts are never fresh: each put asks the store."""

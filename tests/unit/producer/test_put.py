@@ -25,7 +25,7 @@ async def put_one(world, *arguments, **options):
 async def test_put_returns_receipt_with_stream_and_sequence(world):
     async with world.producer() as producer:
         receipt = await producer.put("acme", b"hello", group=3)
-    partition = partition_of("acme", 3, 1, 16, "consecutive")
+    partition = partition_of("acme", 3, 1, 16, "hashed")
     assert Receipt(f"LANES_online_{partition}", 1, duplicate=False) == receipt
     [message] = world.stored()
     assert (f"lanes.online.{partition}.acme.3.mid", b"hello") == (message.subject, message.body)

@@ -26,7 +26,7 @@ async def test_delayed_message_goes_to_delay_stream(world):
     message = await put_one(world, "acme", b"", group=3, delay=90.5, ttl=10)
     due = world.now + 90_500_000_000
     assert (
-        f"later.online.{partition_of('acme', 3, 1, 16, 'consecutive')}.acme.3.mid.{due // (3600 * SECOND)}"
+        f"later.online.{partition_of('acme', 3, 1, 16, 'hashed')}.acme.3.mid.{due // (3600 * SECOND)}"
         == message.subject
     )
     assert (str(due), str(due + 10 * SECOND)) == (

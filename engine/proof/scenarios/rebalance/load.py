@@ -118,7 +118,7 @@ def one_for_each(kind: str, partitions: int) -> list[str]:
     number = 0
     while len(found) < partitions:
         name = f"{kind}-{number}"
-        found.setdefault(partition_of(name, 0, 1, partitions, "consecutive"), name)
+        found.setdefault(partition_of(name, 0, 1, partitions, "hashed"), name)
         number += 1
     return [found[partition] for partition in range(partitions)]
 

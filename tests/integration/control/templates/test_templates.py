@@ -75,7 +75,7 @@ async def node(settings, handled):
 async def put_plainly(settings, project, body):
     """Put as a client that knows only the formulas."""
     client = await nats.connect(settings.nats[0])
-    partition = partition_of(project, 0, 1, PARTITIONS, "consecutive")
+    partition = partition_of(project, 0, 1, PARTITIONS, "hashed")
     await client.jetstream().publish(f"lanes.{settings.env}.{partition}.{project}.0.mid", body)
     await client.close()
 

@@ -245,9 +245,7 @@ def test_default_size_is_as_documented():
 
 def test_backlog_is_in_intended_partitions():
     projects = RebalanceProjects(SMALL)
-    assert list(range(12)) == [
-        partition_of(each.name, 0, each.topic.spread, 12, "consecutive") for each in projects.deep
-    ]
+    assert list(range(12)) == [partition_of(each.name, 0, each.topic.spread, 12, "hashed") for each in projects.deep]
     [load] = projects.make_waiting(projects.full, {3: 2, 5: 1})
     assert ([0, 0, 1], [projects.full[3], projects.full[5]]) == (list(load.tenant), list(load.tenants))
     first, second = projects.make_waiting(projects.full, {3: 60_000, 5: 60_000, 7: 4})

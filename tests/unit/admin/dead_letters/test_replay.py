@@ -182,7 +182,7 @@ async def test_replay_waits_for_room_within_max_backlog(place):
 
 def lane_subject(priority):
     return names.lane_subject(
-        "online", partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions, "consecutive"), "acme", 0, priority
+        "online", partition_of("acme", 0, 1, CLUSTER_CONFIG.partitions, "hashed"), "acme", 0, priority
     )
 
 

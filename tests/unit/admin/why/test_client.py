@@ -26,7 +26,7 @@ ACCEPTED = accept(TOPIC, 1, None)
 
 def test_groups_of_unowned_partitions_are_unserved():
     """X8: `no_owner` counts the project's own groups, the draining ones included."""
-    own = [partition_of("acme", group, 8, 16, "consecutive") for group in range(20)]
+    own = [partition_of("acme", group, 8, 16, "hashed") for group in range(20)]
     all_owned = dict.fromkeys(range(16), "a")
     assert 0 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, all_owned).count_unserved("acme")
     assert 20 == ClusterView("online", CLUSTER_CONFIG, ACCEPTED, {}).count_unserved("acme")
@@ -47,7 +47,7 @@ def test_groups_of_a_lost_topic_may_be_in_any_partition():
 
 def test_groups_of_partitions_that_their_owner_does_not_serve_are_unserved():
     """F3, X8: an owner's answer lists the partitions that it serves, unless the node is of an older release."""
-    own = [partition_of("acme", group, 8, 16, "consecutive") for group in range(20)]
+    own = [partition_of("acme", group, 8, 16, "hashed") for group in range(20)]
     cluster = ClusterView(
         "online", CLUSTER_CONFIG, ACCEPTED, dict.fromkeys(range(8), "a") | dict.fromkeys(range(8, 16), "b")
     )

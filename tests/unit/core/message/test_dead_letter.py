@@ -83,7 +83,7 @@ def test_stray_keeps_its_subject_and_has_no_place():
 def test_replay_is_a_first_attempt_in_its_own_queue():
     """K4: with its group and priority; the partition is computed again, since the spread may have changed."""
     copy = replayed(stored(group=3, priority="high"))
-    partition = partition_of("acme", 3, TOPIC.topic.spread, CLUSTER_CONFIG.partitions, "consecutive")
+    partition = partition_of("acme", 3, TOPIC.topic.spread, CLUSTER_CONFIG.partitions, "hashed")
     assert names.lane_subject("online", partition, "acme", 3, "high") == copy.subject
     assert {
         h.ID: "acme:m1:DEAD_online:7:5",

@@ -79,7 +79,7 @@ def test_share_is_proportional_to_its_groups(project, whole, split):
 def test_share_counts_the_groups_of_its_partitions(project, whole, mine):
     """E2: as the producer places them."""
     found = sum(
-        partition_of(project, group, whole.spread, PARTITIONS, "consecutive") in mine for group in range(whole.groups)
+        partition_of(project, group, whole.spread, PARTITIONS, "hashed") in mine for group in range(whole.groups)
     )
     assert (found, found / whole.groups) == node_share(project, whole, (), mine.__contains__, CLUSTER_CONFIG)
 

@@ -145,8 +145,8 @@ def test_partitions_of_a_topic_include_draining_groups():
         spec = topic(groups=max(active, 8), spread=2)
         of = Accepted(topic=msgspec.structs.replace(spec, spread=spread), active=active, draining=draining, revision=1)
         groups = (*range(active), *draining)
-        assert tuple(sorted({partition_of("acme", g, spread, 64, "consecutive") for g in groups})) == partitions_of(
-            "acme", of, 64, "consecutive"
+        assert tuple(sorted({partition_of("acme", g, spread, 64, "hashed") for g in groups})) == partitions_of(
+            "acme", of, 64, "hashed"
         )
 
 
@@ -203,7 +203,7 @@ async def test_tally_counts_waiting_running_and_delayed_messages():
             await world.put(due=due)
         tally = tallied(node, acme=limited, free=topic())
         partitions = partitions_of(
-            "acme", Accepted(topic=limited, active=10, revision=1), CLUSTER_CONFIG.partitions, "consecutive"
+            "acme", Accepted(topic=limited, active=10, revision=1), CLUSTER_CONFIG.partitions, "hashed"
         )
         await until(lambda: node.backlog >= 12 - 1 and node.workers.running)
         entries = await tally.entries()

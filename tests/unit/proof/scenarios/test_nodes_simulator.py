@@ -48,7 +48,7 @@ def test_groups_are_placed_like_the_leader_places_partitions():
     assert CLUSTER_CONFIG.partitions == sum(map(len, where.partitions))
     for node, own in enumerate(where.groups_of(topic)):
         assert all(
-            partition_of("acme", group, 12, CLUSTER_CONFIG.partitions, "consecutive") in where.partitions[node]
+            partition_of("acme", group, 12, CLUSTER_CONFIG.partitions, "hashed") in where.partitions[node]
             for group in own
         )
 

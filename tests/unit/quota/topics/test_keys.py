@@ -48,7 +48,7 @@ def test_change_of_quota_moves_keys_by_the_default_groups(quotas, groups, moved)
         sum(group_of(k, groups[0]) != group_of(k, groups[1]) for k in KEYS) / len(KEYS), abs=0.02
     )
     places = [
-        [partition_of("acme", n, each.topic.spread, 128, "consecutive") for n in range(min(groups))]
+        [partition_of("acme", n, each.topic.spread, 128, "hashed") for n in range(min(groups))]
         for each in (before, now)
     ]
     assert places[0] == places[1]
