@@ -101,10 +101,10 @@ __all__ = [
     "AppliedTopics", "BacklogFull", "ConfigError", "DataInUse",
     "DeadLetters", "Engine", "Evenlane", "EvenlaneError", "Fenced",
     "InvalidName", "InvalidPut", "InvalidTopic", "Message", "MessageFilter", "NodeIdInUse", "NotAcknowledged", "Pause",
-    "PayloadTooLarge",
-    "PlacementNode", "PlacementRequest", "PortUnavailable", "Producer", "ProducerClosed", "Put", "PutRefused", "Receipt", "Reject",
-    "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics", "TopicDraining", "TopicFields",
-    "TopicStatus", "Topics", "UnknownEpoch", "UnknownProject", "Unreachable", "add_message_fields", "batch",
+    "PayloadTooLarge", "PlacementNode", "PlacementRequest", "PortUnavailable", "Producer", "ProducerClosed", "Put",
+    "PutRefused", "Receipt", "Reject", "Retry", "RevisionConflict", "Settings", "SyncProducer", "SyncTopics",
+    "TopicDraining", "TopicFields", "TopicStatus", "Topics", "UnknownEpoch", "UnknownProject", "Unreachable",
+    "add_message_fields", "batch",
 ]  # fmt: skip
 
 
