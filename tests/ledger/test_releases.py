@@ -131,38 +131,63 @@ async def test_commands_of_each_release_work_with_nodes_of_the_other(tmp_path, b
         await cluster.handled()
 
 
-async def test_log_of_a_newer_release_stops_its_partitions_alone(tmp_path, after):
-    """U2, U3: L. When the node of the newer release has died, this one waits with these partitions, says so, and serves
-    all others. As soon as a node of the newer release is back, it gets them.
-    """
-    async with ProcessCluster(tmp_path) as cluster:
-        [this] = await cluster.start("this")
+async def test_older_node_refuses_an_environment_of_a_newer_format(tmp_path, before):
+    """U2: with one sentence. It would route messages to other partitions than this release."""
+    async with ProcessCluster(tmp_path, lease_ttl=10) as cluster:
+        [new] = await cluster.start("new")
         await cluster.topics(*cluster.projects)
-        newer = await after.node(cluster, "newer")
-        await cluster.owned_by(this, newer)
-        theirs = cluster.history.owned("newer")
-        assert 0 < len(theirs) < cluster.partitions
+        with pytest.raises(
+            AssertionError, match="have format version 2, and this release knows 1: run the release that"
+        ):
+            await before.node(cluster, "old")
+        assert 2 == await cluster.newest("old").ended()
         async with cluster.load() as load:
             await load.reaches_all()
-            await newer.kill()
-            await until(lambda: this.logged("the settle log holds a record of version 2") >= 1, 60, "it to meet them")
-            await until(lambda: set(unreadable(cluster)) == set(map(str, theirs)), 60, "all of them to be reported")
-            since, readable = now_ns(), {cluster.projects[each] for each in range(cluster.partitions)}
-            waiting = {cluster.projects[each] for each in theirs}
-            await until(lambda: readable - waiting <= begun_since(cluster, since), 30, "all others to be served")
-            assert not waiting & begun_since(cluster, since)
-            sentence = cluster.history.value("nodes/this")["troubles"]["settle_log"]
-            assert "the settle log holds a record of version 2, and this release knows only 1" in sentence
-            newer = await after.node(cluster, "newer")
-            await until(lambda: set(theirs) <= set(cluster.history.owned("newer")), 60, "it to get them back")
+        await cluster.owned_by(new)
+
+
+async def test_log_of_a_newer_release_stops_its_partitions_alone(tmp_path, after):
+    """U2, U3: L. A second node of this release can't take over what the newer one has written, so the leader leaves it
+    there. When the node of the newer release has died, these partitions wait, and all others are served. As soon as a
+    node of the newer release is there, it gets them.
+    """
+    async with ProcessCluster(tmp_path) as cluster:
+        first, newer = *await cluster.start("first"), await after.node(cluster, "newer")
+        await cluster.topics(*cluster.projects)
+        await cluster.owned_by(first, newer)
+        theirs = set(cluster.history.owned("newer"))
+        waiting = {cluster.projects[each] for each in theirs}
+        others = {*cluster.projects} - waiting
+        assert waiting
+        assert others
+        async with cluster.load() as load:
             await load.reaches_all()
-            await until(lambda: not cluster.history.value("nodes/this")["troubles"], 30, "the trouble to end")
+            [second] = await cluster.start("second")
+            await until(lambda: reported(cluster, "second"), 60, "it to get a partition that it can't take over")
+            await until(lambda: theirs == set(cluster.history.owned("newer")), 60, "the newer one to have it back")
+            await load.reaches_all()
+            await newer.kill()
+            await until(lambda: theirs == reported(cluster, "first", "second"), 60, "all of them to be reported")
+            since = now_ns()
+            await until(lambda: others <= begun_since(cluster, since), 30, "all others to be served")
+            assert not waiting & begun_since(cluster, since)
+            sentences = [cluster.history.value(f"nodes/{node.name}")["troubles"] for node in (first, second)]
+            assert "settle log holds a record of version 2, and this release knows only 1" in str(sentences)
+            another = await after.node(cluster, "another")
+            await until(lambda: theirs <= set(cluster.history.owned("another")), 60, "it to get them")
+            await load.reaches_all()
+            await until(lambda: not troubled(cluster, "first", "second"), 30, "the trouble to end")
         check(cluster)
-        assert [0, 0] == [await newer.stop(), await this.stop()]
+        assert [0, 0, 0] == [await node.stop() for node in (another, first, second)]
 
 
-def unreadable(cluster):
-    return cluster.history.value("nodes/this").get("unreadable", {})
+def reported(cluster, *nodes):
+    """The partitions that these nodes couldn't take over."""
+    return {int(each) for node in nodes for each in cluster.history.value(f"nodes/{node}").get("unreadable", {})}
+
+
+def troubled(cluster, *nodes):
+    return [node for node in nodes if cluster.history.value(f"nodes/{node}")["troubles"]]
 
 
 def begun_since(cluster, since):

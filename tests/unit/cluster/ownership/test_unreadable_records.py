@@ -5,7 +5,8 @@ from structlog.testing import capture_logs
 
 from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
-from evenlane.ring.membership.records import ETCD_RECORDS, SETTLE_LOG, Unreadable
+from evenlane.ring.coordination.ports import PutKey
+from evenlane.ring.membership.records import ETCD_RECORDS, SETTLE_LOG, EpochRecord, Unreadable, encode
 from tests.support.membership_cluster import key
 from tests.support.until import until
 
@@ -75,10 +76,15 @@ async def test_waiting_partition_can_go_to_another_node(cluster, path):
 
 
 async def test_owner_key_of_a_newer_format_is_respected(cluster):
-    """Z1: its lease and revision count. What it says of earlier owners is read from `epochs/` at the next claim."""
-    a, b = await cluster.join("a", "b")
-    await cluster.own(a=[0, 1])
-    await cluster.client.put(key("owners", 0), b'{"format": 2, "id": []}', a.lease.id)
-    await cluster.plan(a=[1], b=[0])
-    await until(lambda: [0] == b.owned)
-    assert b.membership.epochs[0] > a.membership.epochs[1]
+    """Z1, O: its lease counts, and the next epoch is above its own one, whose base only `epochs/` says."""
+    a = await cluster.join("a")
+    lease = await cluster.client.grant(60)
+    owner = PutKey(key("owners", 0), b'{"format": 2, "id": []}', lease)
+    claim = PutKey(key("epochs", 0), encode(EpochRecord(base=9_000, lease=lease)))
+    await cluster.client.txn([], [owner, claim])
+    await cluster.plan(a=[0, 1])
+    await until(lambda: a.owned)
+    assert [1] == a.owned
+    await cluster.client.revoke(lease)
+    await until(lambda: 0 in a.owned)
+    assert a.membership.epochs[0] > 9_000
