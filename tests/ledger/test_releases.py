@@ -134,7 +134,7 @@ async def test_commands_of_each_release_work_with_nodes_of_the_other(tmp_path, b
 async def test_older_node_refuses_an_environment_of_a_newer_format(tmp_path, before):
     """U2: with one sentence. It would route messages to other partitions than this release."""
     async with ProcessCluster(tmp_path, lease_ttl=10) as cluster:
-        [new] = await cluster.start("new")
+        [new] = await cluster.start("new", layout="consecutive")
         await cluster.topics(*cluster.projects)
         with pytest.raises(
             AssertionError, match="have format version 2, and this release knows 1: run the release that"

@@ -176,8 +176,8 @@ class Settings(ScalingSettings):
     """The most messages that one queue may hold: the NATS server refuses more. Not set: no limit."""
 
     layout: Annotated[Layout | None, values.choice(*get_args(Layout))] = None
-    """Which partitions a project has. `hashed`: each is anywhere. `consecutive`: neighbours, which a few nodes can hold,
-    so that about a tenth of the nodes work for a project; producers in other languages must know this formula.
+    """Which partitions a project has. `hashed`: each is anywhere. `consecutive`: neighbours, which a few nodes can
+    hold, so that about a tenth of the nodes work for a project; producers in other languages must know this formula.
     """
 
     def node_id(self) -> str:
