@@ -32,16 +32,17 @@ async def gateway(values):
 
 
 @pytest.mark.parametrize(
-    ("topic", "sentence"),
+    ("version", "topic", "sentence"),
     [
-        ({"state": "draining"}, "acme is draining and takes no messages"),
-        ({"state": "paused", "deleted": True}, "the topic of acme is deleted and takes no messages"),
+        (3, {"state": "active"}, "environment online has a newer format"),
+        (1, {"state": "draining"}, "acme is draining and takes no messages"),
+        (2, {"state": "paused", "deleted": True}, "the topic of acme is deleted and takes no messages"),
     ],
 )
-async def test_plain_client_puts_nothing_to_topic_that_refuses_puts(topic, sentence):
-    """P8: by `state` and `deleted`, as docs/reference/headers-and-subjects.md says."""
+async def test_plain_client_puts_nothing_that_is_refused(version, topic, sentence):
+    """P8: by `version`, `state` and `deleted`, as docs/reference/headers-and-subjects.md says."""
     accepted = {"active": 2, "spread": 1, **topic}
-    settings = {"partitions": 16, "priorities": ["high", "mid", "low"]}
+    settings = {"version": version, "partitions": 16, "priorities": ["high", "mid", "low"]}
     values = {"/evenlane/online/settings": settings, "/evenlane/online/accepted/acme": accepted}
     async with gateway(values) as address:
         process = await asyncio.create_subprocess_exec(
