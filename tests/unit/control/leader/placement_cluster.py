@@ -42,7 +42,7 @@ class FakeTopicCache:
 
 
 class PlacementCluster:
-    def __init__(self, partitions=PARTITIONS, tuning=PlacementTuning()):  # noqa: B008 - frozen
+    def __init__(self, partitions=PARTITIONS, tuning=PlacementTuning(), strategy=place_in_bounds):  # noqa: B008 - frozen
         self.cluster_config = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.client, self.topic_cache, self.records = ObservedClient(), FakeTopicCache(), RecordReader(ENV)
         self.placing = PlacementController(
@@ -50,7 +50,7 @@ class PlacementCluster:
             ENV,
             self.cluster_config,
             self.topic_cache,
-            ("bounded-ring", place_in_bounds),
+            ("tested", strategy),
             self.records,
             tuning,
         )

@@ -3,8 +3,10 @@
 import asyncio
 import threading
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
+import structlog
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.record_reader import RecordReader
@@ -17,6 +19,7 @@ from evenlane.ring.membership.records import (
     encode,
 )
 from evenlane.ring.placement.bounded import place_in_bounds
+from evenlane.ring.placement.zones import place_in_zones
 from tests.support.membership_cluster import ENV, MembershipCluster, key
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
@@ -30,6 +33,34 @@ async def world(request):
     made = PlacementCluster(**getattr(request, "param", {}))
     yield made
     await made.end()
+
+
+def fail(_request):
+    raise KeyError("rack")
+
+
+class TestStrategy:
+    @pytest.mark.parametrize("world", [{"strategy": place_in_zones}], indirect=True)
+    async def test_strategy_gets_the_zones_of_nodes(self, world):
+        """C2: with two zones, neighbouring partitions are in different ones."""
+        await world.join("a", "b", zone="one")
+        await world.join("c", "d", zone="two")
+        await world.lead()
+        planned = await world.among("a", "b", "c", "d")
+        zones = [planned[partition] in "ab" for partition in sorted(planned)]
+        assert all(one != other for one, other in pairwise(zones))
+
+    @pytest.mark.parametrize("world", [{"strategy": fail}, {"strategy": lambda _request: ["stranger"]}], indirect=True)
+    async def test_partitions_have_owners_although_the_strategy_fails(self, world):
+        """C2: the built-in one places, and the log names the defect."""
+        with structlog.testing.capture_logs() as log:
+            await world.join("a", "b")
+            await world.lead()
+            planned = await world.among("a", "b")
+        assert {"a", "b"} == set(planned.values())
+        errors = [line for line in log if line["log_level"] == "error"]
+        assert ["placement strategy failed, so bounded-ring places"] == list({line["event"] for line in errors})
+        assert "tested" == errors[0]["strategy"]
 
 
 class TestPlanning:
