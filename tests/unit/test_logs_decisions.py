@@ -18,7 +18,6 @@ from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
-from evenlane.ring.placement.bounded import place_in_bounds
 from tests.support.log_tables import events, logged
 from tests.support.membership_cluster import ENV, key
 from tests.support.node.world import LANES, World
@@ -97,6 +96,9 @@ class TestPlans:
         logged(log, "standing by", env="online", partitions=0, generation=8)
 
     async def test_written_plan_is_logged(self, log):
+        def fail(_request):
+            raise KeyError("rack")
+
         class FakeTopicCache:
             on_change = []  # noqa: RUF012
 
@@ -113,7 +115,7 @@ class TestPlans:
             ENV,
             ClusterConfig(partitions=4),
             FakeTopicCache(),
-            ("bounded-ring", place_in_bounds),
+            ("racks", fail),
             RecordReader(ENV),
         )
         serving = asyncio.ensure_future(controller.serve(CreatedAt(key("leader"), epoch)))
@@ -121,6 +123,10 @@ class TestPlans:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         logged(log, "planned", generation=1, epoch=epoch, nodes=2, changed=2, gone=0)
+        logged(
+            log, "placement strategy failed, so bounded-ring places",
+            strategy="racks", error="the placement strategy failed: KeyError: 'rack'",
+        )  # fmt: skip
 
 
 @pytest.fixture
