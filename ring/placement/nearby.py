@@ -41,7 +41,7 @@ class Nearby:
     def added(self, node: int, partition: int) -> int:
         return added_reach(self._made.spots[node], partition, self._partitions, self.width)
 
-    def beside(self, node: int) -> set[int]:
+    def neighbours(self, node: int) -> set[int]:
         """The owners of the partitions around those of the node."""
         found: set[int] = set()
         for partition in self._made.spots[node] if self.gathers else ():

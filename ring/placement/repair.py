@@ -89,8 +89,8 @@ class Repair:
         """Overfull nodes first, then those with the highest pressure."""
         made = self._made
         donors = [donor for donor in made.nodes if donor != node]
-        beside = self._nearby.beside(node)
-        return sorted(donors, key=lambda each: (-self._excess(each), each not in beside, -made.pressure(each), each))
+        adjacent = self._nearby.neighbours(node)
+        return sorted(donors, key=lambda each: (-self._excess(each), each not in adjacent, -made.pressure(each), each))
 
     def _excess(self, node: int) -> int:
         made = self._made

@@ -104,5 +104,5 @@ class _Division:
 
     def _crowd(self, partition: int, zone: int) -> int:
         """How many of its neighbours are in the zone already."""
-        beside = (self._zone[partition - 1], self._zone[(partition + 1) % len(self._zone)])
-        return beside.count(zone)
+        adjacent = (self._zone[partition - 1], self._zone[(partition + 1) % len(self._zone)])
+        return adjacent.count(zone)

@@ -10,21 +10,22 @@ from evenlane.engine.admin.plan.simulate import demands
 from evenlane.ring.placement.load import partition_loads
 from evenlane.ring.placement.placement import place
 
-FLEETS = [(300, 4096), (8, 128)]
+FLEETS = [(300, 4096, "hashed"), (8, 128, "hashed"), (8, 128, "consecutive"), (50, 800, "consecutive")]
 
 
 class Fleet:
     """Nodes that join and leave; each plan is made from the previous one."""
 
-    def __init__(self, nodes, partitions, seed=1, projects=3000):
-        self.loads = partition_loads(demands(projects, partitions, seed), partitions)
+    def __init__(self, nodes, partitions, layout="consecutive", seed=1, projects=3000):
+        self.loads = partition_loads(demands(projects, partitions, seed, layout), partitions)
+        self.layout = layout
         self.nodes = [f"node-{number}" for number in range(nodes)]
-        self.plan = place(self.nodes, self.loads, {})
+        self.plan = place(self.nodes, self.loads, {}, layout=layout)
         self._next = nodes
 
     def replan(self):
         """Make the next plan, and return the partitions that moved."""
-        before, self.plan = self.plan, place(self.nodes, self.loads, dict(enumerate(self.plan)))
+        before, self.plan = self.plan, place(self.nodes, self.loads, dict(enumerate(self.plan)), layout=self.layout)
         return [number for number, owner in enumerate(before) if owner != self.plan[number]]
 
     def join(self):
@@ -73,7 +74,7 @@ def test_join_moves_only_the_new_nodes_share(fleet):
 
 def test_join_moves_few_partitions_with_skewed_loads():
     """E6: 300 projects on 8 nodes; on average no more than the ideal."""
-    fleets = [Fleet(8, 128, seed, projects=300) for seed in range(1, 13)]
+    fleets = [Fleet(8, 128, "hashed", seed, projects=300) for seed in range(1, 13)]
     assert sum(len(fleet.join()) for fleet in fleets) / len(fleets) <= 128 / 9
     assert all(fleet.evenness() <= 1.05 for fleet in fleets)
 
@@ -128,7 +129,7 @@ def test_largest_projects_are_on_about_a_tenth_of_the_nodes(nodes, partitions, m
     """P13: a run of P / 10 partitions touches at least N / 10 + 1 - N / P nodes if each holds one run. The load stays
     even, and hashed partitions, as a control, are on three quarters of the nodes.
     """
-    fleet, listed = Fleet(nodes, partitions), demands(3000, partitions, 1)
+    fleet, listed = Fleet(nodes, partitions), demands(3000, partitions, 1, "consecutive")
     largest = [demand for demand in listed if demand.groups >= demand.spread]
     shares = blast_radius(fleet, largest)
     assert 0.1 <= sum(shares) / len(shares) <= most
@@ -139,7 +140,7 @@ def test_largest_projects_are_on_about_a_tenth_of_the_nodes(nodes, partitions, m
 
 def test_small_projects_are_on_one_node_or_two():
     """P13: most projects have fewer partitions than a node."""
-    fleet, listed = Fleet(50, 800), demands(3000, 800, 1)
+    fleet, listed = Fleet(50, 800), demands(3000, 800, 1, "consecutive")
     small = [demand for demand in listed if demand.groups <= 8]
     shares = blast_radius(fleet, small)
     assert sum(shares) / len(shares) <= 2 / 50
@@ -148,7 +149,7 @@ def test_small_projects_are_on_one_node_or_two():
 def test_project_uses_all_of_a_few_nodes():
     """P13: two of four nodes would be half of all, and a burst couldn't use the others."""
     fleet = Fleet(3, 128)
-    largest = max(demands(3000, 128, 1), key=lambda demand: demand.groups)
+    largest = max(demands(3000, 128, 1, "consecutive"), key=lambda demand: demand.groups)
     assert [1.0] == blast_radius(fleet, [largest])
 
 
@@ -156,7 +157,7 @@ def test_blast_radius_stays_low_over_joins_and_departures():
     """P13: each change moves about as few partitions as it must, so projects come to lie on more nodes, but not on
     all of them.
     """
-    fleet, listed = Fleet(20, 320), demands(3000, 320, 1)
+    fleet, listed = Fleet(20, 320), demands(3000, 320, 1, "consecutive")
     for name in list(fleet.nodes):
         fleet.leave(name)
         fleet.join()

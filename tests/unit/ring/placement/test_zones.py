@@ -42,7 +42,7 @@ def test_zone_has_the_share_of_its_nodes(zones, load):
 @pytest.mark.parametrize("zones", [(7, 7, 7), (5, 5), (6, 6, 6, 6)])
 def test_neighbours_are_in_different_zones(zones):
     """C2: any run of partitions is shared by the zones, so a project loses one zone's share of its own."""
-    listed = demands(1_000, P, 1)
+    listed = demands(1_000, P, 1, "consecutive")
     plan = place(fleet(*zones), partition_loads(listed, P), {}, place_in_zones)
     shares = []
     for demand in listed:
