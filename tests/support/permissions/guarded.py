@@ -33,6 +33,13 @@ def roles() -> dict[str, Role]:
     return {role.name: role for role in made}
 
 
+class QuickEtcd(EtcdServer):
+    """Hashes passwords quickly. Each watch logs in, and the tests have many on a busy machine."""
+
+    def _command(self) -> list[str]:
+        return [*super()._command(), "--bcrypt-cost", "4"]
+
+
 class GuardedServers:
     """nats-server and etcd. `settings` are those of a user, whose password is in a file."""
 
@@ -44,7 +51,7 @@ class GuardedServers:
         self._config = folder / "guarded.conf"
         self._config.write_text(self._write())
         self.nats = NatsServer(folder / "nats", config='include "../guarded.conf"')
-        self.etcd = EtcdServer(folder / "etcd", fast=True)
+        self.etcd = QuickEtcd(folder / "etcd", fast=True)
 
     def _users(self) -> str:
         users = [self._root(), *(self._user(name) for name in self.roles)]
