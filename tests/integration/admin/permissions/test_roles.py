@@ -1,6 +1,7 @@
 """The permissions that `evenlane permissions` prints, on real servers that require them."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import nats
@@ -306,3 +307,26 @@ async def test_wrong_password_is_one_sentence(servers, tmp_path):
             settings=servers.settings("producer", etcd_user=ROOT, nats_password_file=tmp_path / "wrong")
         ):
             pass
+
+
+HEADERS = {
+    "erase": {"Nats-Rollup": "all"},
+    "erase a subject": {"Nats-Rollup": "sub"},
+    "schedule": {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "lanes.guarded.0.other.0.mid"},
+    "expire": {"Nats-TTL": "1s"},
+}
+
+
+@pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
+async def test_headers_of_nats_reach_no_other_project(servers, headers):
+    """S1: permissions don't see headers. The streams take none that erase, schedule or expire messages."""
+    async with node(servers, handler([])):
+        await set_topics(servers, acme={"qps": 1_000}, other={"qps": 1_000, "state": "paused"})
+        own, other = f"lanes.{ENV}.0.acme.0.mid", f"lanes.{ENV}.0.other.0.mid"
+        async with connected(servers, ROOT) as (client, _):
+            await client.jetstream().publish(other, b"x")
+        before = await stored(servers, other)
+        async with connected(servers, "producer-acme") as (client, _):
+            answer = json.loads((await client.request(own, b"x", headers=headers)).data)
+        assert "error" in answer
+        assert before == await stored(servers, other)
