@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _AGAIN_NS = 10 * _SECOND
 _PROBE_S = 5.0
+_LOOK_NS = 45 * _SECOND
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,11 @@ class Liveness:
     While they don't answer, a restart would help nobody.
 
     `serves()` says whether the node has a lease that it trusts. `probe` opens new connections to the servers, and
-    raises their clients' errors.
+    raises their clients' errors. Somebody looks at least every `_LOOK_NS`: after a longer gap,
+    the time counts from the next look.
 
     Invariant: `_idle_since` is the first look (monotonic ns) of those since which the node hasn't served; None while it
-    serves.
+    serves. `_looked_at` is the last look.
     """
 
     def __init__(
@@ -53,17 +55,19 @@ class Liveness:
         self._serves, self._probe, self._now = serves, probe, now
         self._patience_ns = int(patience_s * _SECOND)
         self._idle_since: int | None = None
+        self._looked_at = now()
         self._probed_at: int | None = None
         self._answered = False
         self._probing = asyncio.Lock()
 
     async def explain_stuck(self) -> str:
         """Why the process should be restarted, in one sentence; empty if it shouldn't."""
-        now = self._now()
+        now, before = self._now(), self._looked_at
+        self._looked_at = now
         if self._serves():
             self._idle_since = self._probed_at = None
             return ""
-        if self._idle_since is None:
+        if self._idle_since is None or now - before > _LOOK_NS:
             self._idle_since = now
         idle_ns = now - self._idle_since
         if idle_ns < self._patience_ns or not await self._do_servers_answer(now):

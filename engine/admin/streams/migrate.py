@@ -48,15 +48,17 @@ async def migrate(
     streams = await _list(replication)
     if not streams:
         raise EvenlaneError(f"environment {env!r} has no streams: the first node of an environment creates them")
-    waiting = [each.stream for each in streams if each.replicas != replicas]
-    changed = len(waiting)
+    changed: set[str] = set()
     while True:
+        # listed each time: nodes that start meanwhile may create streams with another number
+        waiting = [each.stream for each in streams if each.replicas != replicas]
         copying = [each for each in streams if each.replicas == replicas and not each.is_complete]
         on_progress(len(streams) - len(waiting) - len(copying), len(streams))
         if not waiting and not copying:
-            return changed
-        for _ in range(min(AT_ONCE - len(copying), len(waiting))):
-            await _set(replication, waiting.pop(0), replicas)
+            return len(changed)
+        for stream in waiting[: max(0, AT_ONCE - len(copying))]:
+            await _set(replication, stream, replicas)
+            changed.add(stream)
         await asyncio.sleep(_PAUSE_S)
         streams = await _list(replication)
 

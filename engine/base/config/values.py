@@ -199,7 +199,7 @@ def http_url(value: object) -> str:
     url = text(value)
     try:
         parts = urlsplit(url)
-        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0
+        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or "@" in parts.netloc
         wrong = wrong or bool(parts.path.strip("/") or parts.query or parts.fragment)
     except ValueError:
         wrong = True

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.replication_port import StreamReplicas
 
 _MOST = 5
+_MOST_NAMED = 10
 
 app = new_app("""Show the streams of an environment, and on how many NATS servers they are stored.
 
@@ -44,6 +45,9 @@ def list_(given: CommonOptions, *, as_json: Json = False) -> None:
       evenlane streams list --env sandbox --json
     """
     settings = given.load_shared().settings
+    from evenlane.engine.base.log_setup import setup
+
+    setup(settings.log_format, settings.log_level)
     from evenlane.engine.admin.streams.migrate import open_replication
     from evenlane.engine.runtime.run_loop import run_loop
 
@@ -71,9 +75,11 @@ def _print(found: list[StreamReplicas]) -> None:
             for (kind, replicas), streams in sorted(kinds.items())
         ],
     )
-    for each in found:
-        if not each.is_complete:
-            typer.echo(f"{each.stream}: {each.current} of {format_count(each.replicas, 'replica')} complete")
+    incomplete = [each for each in found if not each.is_complete]
+    for each in incomplete[:_MOST_NAMED]:
+        typer.echo(f"{each.stream}: {each.current} of {format_count(each.replicas, 'replica')} complete")
+    if len(incomplete) > _MOST_NAMED:
+        typer.echo(f"and {len(incomplete) - _MOST_NAMED:,} more (--json lists all)")
 
 
 @app.command()
@@ -87,13 +93,17 @@ def migrate(
 ) -> None:
     """Store each stream on N servers, and wait until all of them have all messages. Nodes and producers may run.
 
-    Needs a NATS cluster of at least N servers. It can be interrupted, and run again: it goes on with what is left. Set
+    Needs a NATS cluster of at least N servers. (Don't add a server that has run alone to a cluster: nats-server deletes
+    its streams.) The command can be interrupted, and run again: it goes on with what is left. Set
     `replicas` as well, so that streams that are created later get as many.
 
     Example:
       evenlane streams migrate --replicas 3
     """
     settings = given.load_shared().settings
+    from evenlane.engine.base.log_setup import setup
+
+    setup(settings.log_format, settings.log_level)
     from evenlane.engine.admin.streams import migrate as migration
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop

@@ -15,12 +15,14 @@ import msgspec
 
 from evenlane.engine.base.durations import format_duration
 from evenlane.engine.base.plural import format_count
+from evenlane.engine.core.wire.decode_error import UNREADABLE
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping, Sequence
 
 _ANSWER_S = 2.0
+_MOST_BYTES = 1 << 20
 _SECOND = 1_000_000_000
 
 
@@ -54,6 +56,8 @@ def find_risks(storage: Storage, found: Sequence[ServerSync | Unknown]) -> list[
     """What may lose acknowledged messages, in one sentence each."""
     if storage.kind == "memory":
         return ["the streams are in memory (storage): their messages end with their servers"]
+    if not found and not storage.is_local:
+        return [*_replica_risks(storage), "whether the NATS servers sync isn't known: set nats_monitor"]
     return [*_replica_risks(storage), *filter(None, map(_sync_risk, found))]
 
 
@@ -118,12 +122,12 @@ async def read_sync(urls: Sequence[str], tls: ssl.SSLContext | None) -> list[Ser
 async def _read_one(client: aiohttp.ClientSession, url: str, tls: ssl.SSLContext | None) -> ServerSync | Unknown:
     try:
         async with client.get(f"{url}/varz", ssl=tls if tls is not None else True) as response:
-            varz = msgspec.json.decode(await response.read(), type=_Varz)
+            varz = msgspec.json.decode(await response.content.read(_MOST_BYTES), type=_Varz)
     except TimeoutError:
         return Unknown(url, f"no answer within {_ANSWER_S:g} s")
     except (aiohttp.ClientError, OSError) as error:
         return Unknown(url, str(error) or type(error).__name__)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return Unknown(url, "this isn't the monitoring address of a NATS server")
     config = varz.jetstream.config
     if config is None:

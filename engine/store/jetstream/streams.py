@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import names
@@ -24,6 +25,7 @@ _EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, exist
 _NO_FILES = 10049  # the server reports the underlying system error only in its own log
 _AT_ONCE = 16
 _BUSY_KEPT_S = 86_400
+_LISTINGS, _LIST_S = 3, 10.0
 _UNAVAILABLE = 503  # no leader at the moment, for example: worth a retry
 
 # Settings that must be as we create them: any other value loses messages, or lets a publisher do so.
@@ -211,11 +213,19 @@ async def _explain(connection: Connection, config: dict[str, Any], error: ApiErr
     raise ConfigError(f"stream {config['name']} can't be created: {error}{hint}") from error
 
 
+async def _list_page(connection: Connection, offset: int) -> StreamPage:
+    """A request that arrives while the servers elect a leader is never answered, so it is repeated."""
+    for _ in range(_LISTINGS - 1):
+        with contextlib.suppress(TimeoutError):
+            return await connection.api_as(StreamPage, "STREAM.LIST", {"offset": offset}, timeout=_LIST_S)
+    return await connection.api_as(StreamPage, "STREAM.LIST", {"offset": offset}, timeout=_LIST_S)
+
+
 async def _present(connection: Connection) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     listed = 0
     while True:
-        page = await connection.api_as(StreamPage, "STREAM.LIST", {"offset": listed}, timeout=30)
+        page = await _list_page(connection, listed)
         listed += len(page.entries or ())
         found |= {stream.name: stream.config for stream in page.streams}
         if listed >= page.total or not page.entries:

@@ -39,12 +39,12 @@ async def test_process_without_lease_is_stuck_once_the_patience_is_over():
 async def test_process_that_serves_again_is_not_stuck_and_gets_the_full_time_again():
     world = World()
     world.serves = False
-    assert await world.look(0) == ""
+    assert [await world.look(at) for at in (0, 30)] == ["", ""]
     assert await world.look(60)
     world.serves = True
     assert await world.look(61) == ""
     world.serves = False
-    assert [await world.look(at) for at in (70, 129)] == ["", ""]
+    assert [await world.look(at) for at in (70, 100, 129)] == ["", "", ""]
     assert await world.look(130)
 
 
@@ -61,10 +61,19 @@ async def test_process_is_not_restarted_while_the_servers_are_out_of_reach_for_a
     assert await world.look(start + 131)
 
 
+async def test_time_without_a_look_does_not_count():
+    """Two looks an hour apart may both fall into a short rejoin."""
+    world = World()
+    world.serves = False
+    assert [await world.look(at) for at in (0, 3_600, 3_630)] == ["", "", ""]
+    assert await world.look(3_660)
+
+
 async def test_concurrent_looks_share_a_probe():
     world = World()
     world.serves = False
     await world.look(0)
+    await world.look(30)
     found = await asyncio.gather(*(world.look(60) for _ in range(20)))
     assert all(found)
     assert world.probes == 1

@@ -1,6 +1,8 @@
 """What a starting node learns of real servers about acknowledged messages: whether they are on disk."""
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.runtime.embedded.ports import free_port
@@ -38,11 +40,25 @@ async def test_server_of_up_syncs_before_it_acknowledges(tmp_path, fast):
         await server.stop()
 
 
+async def read_from(body):
+    """What a server with this answer makes of the question."""
+
+    async def answer(_request):
+        return web.Response(body=body)
+
+    app = web.Application()
+    app.router.add_get("/varz", answer)
+    async with TestServer(app) as server:
+        return await read_sync([str(server.make_url("")).rstrip("/")], None)
+
+
 async def test_monitoring_address_that_does_not_tell_is_explained(nats_server, etcd_server):
     closed = f"http://127.0.0.1:{free_port()}"
     silent, wrong = await read_sync([closed, etcd_server.url], None)
     assert isinstance(silent, Unknown)
     assert "Connect call failed" in silent.why
     assert wrong == Unknown(etcd_server.url, "this isn't the monitoring address of a NATS server")
+    for odd in (b'{"server_name": "\xff"}', b"[" * 100_000):
+        assert [Unknown] == [type(found) for found in await read_from(odd)]
     [risk] = await risks(nats_server, (closed,))
     assert risk.startswith(f"whether the NATS server at {closed} syncs isn't known")

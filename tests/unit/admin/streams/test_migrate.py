@@ -62,6 +62,22 @@ def test_every_stream_gets_its_replicas_once_and_few_copy_at_a_time(replicas, ta
     check()
 
 
+@in_virtual_time
+async def test_stream_that_a_node_creates_meanwhile_is_changed_too():
+    """P11: a node that starts with `replicas = 1` while streams move."""
+    servers = Servers([1] * 12)
+    created = False
+
+    def on_progress(_done: int, _all: int) -> None:
+        nonlocal created
+        if not created and servers.changes:
+            created = True
+            servers.streams["LATER_online_0"] = [1, 1]
+
+    assert await migrate(servers, "online", 3, on_progress) == 13
+    assert {(3, 3)} == {tuple(counts) for counts in servers.streams.values()}
+
+
 async def test_refusal_ends_it_with_the_sentence_of_the_store():
     with pytest.raises(Refused, match="too few servers"):
         await migrate(Servers([1, 1], most=1), "online", 3)

@@ -22,6 +22,15 @@ def test_server_that_does_not_sync_is_named_with_its_interval():
     assert risk.startswith("the NATS server n2 syncs to its disk every 2m: a power cut loses")
 
 
+@pytest.mark.parametrize(("local", "risks"), [(True, 0), (False, 1)])
+def test_servers_that_nobody_asks_are_a_risk_except_on_this_machine(local, risks):
+    """L: without `nats_monitor`."""
+    assert (
+        find_risks(Storage("file", THREE, 3, is_local=local), [])
+        == ["whether the NATS servers sync isn't known: set nats_monitor"] * risks
+    )
+
+
 def test_monitoring_address_that_does_not_tell_is_named_with_the_cause():
     storage = Storage("file", THREE, 3, is_local=False)
     [risk] = find_risks(storage, [Unknown("http://n1:8222", "no answer within 2 s")])
@@ -31,7 +40,7 @@ def test_monitoring_address_that_does_not_tell_is_named_with_the_cause():
 @pytest.mark.parametrize(("local", "risks"), [(True, 0), (False, 1)])
 def test_one_replica_is_a_risk_except_on_this_machine(local, risks):
     """P11: production needs three; a trial on this machine doesn't."""
-    found = find_risks(Storage("file", ONE, 1, is_local=local), [])
+    found = find_risks(Storage("file", ONE, 1, is_local=local), [ServerSync("n1", always=True, interval_s=120)])
     assert [risk for risk in found if "replicas 1" in risk] == found
     assert len(found) == risks
 
@@ -40,7 +49,7 @@ def test_streams_with_fewer_replicas_than_set_are_counted_with_the_command_that_
     """P11: the setting is for new streams, so it changes nothing for those that exist."""
     [risk] = find_risks(Storage("file", THREE | ONE, 3, is_local=True), [])
     assert risk.startswith("2 streams have fewer than 3 replicas, for example LANES_online_0: run `evenlane streams")
-    [risk] = find_risks(Storage("file", {"B": 3, "A": 1}, 3, is_local=False), [])
+    [risk] = find_risks(Storage("file", {"B": 3, "A": 1}, 3, is_local=True), [])
     assert risk.startswith("1 stream has fewer than 3 replicas, for example A:")
 
 
