@@ -21,6 +21,7 @@ from evenlane.engine.admin.plan.costs import (
     Build,
 )
 from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.base.durations import format_duration
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.errors import ConfigError
@@ -130,6 +131,8 @@ def _memory() -> Iterator[Figure]:
 
 
 def _server(load: Load, nodes: int, partitions: int) -> Iterator[Figure]:
+    others = load.replicas - 1
+    copies = f", out to {format_count(others, 'other server')}" if others else ", out"
     stored = load.message_bytes + STORED_BYTES
     appends = min(load.qps, partitions / _SETTINGS.settle_interval)
     writes = load.qps + appends
@@ -137,8 +140,8 @@ def _server(load: Load, nodes: int, partitions: int) -> Iterator[Figure]:
     records = nodes * METER_BYTES * keep / _SETTINGS.meter_interval
     yield Figure(
         "disk of a NATS server", load.qps * load.retention_s * stored + records, "bytes",
-        f"a backlog of {load.retention_s / 3600:g} h with {STORED_BYTES} bytes for headers and index, and records for"
-        f" reports of {keep / 86_400:g} days; each server holds all streams",
+        f"a backlog of {format_duration(load.retention_s)} with {STORED_BYTES} bytes for headers and index, and records"
+        f" for reports of {keep / 86_400:g} days; each server holds all streams",
     )  # fmt: skip
     yield Figure(
         "synced writes", writes, "/s",
@@ -153,8 +156,7 @@ def _server(load: Load, nodes: int, partitions: int) -> Iterator[Figure]:
         "network of a NATS server",
         load.qps * stored * (1 + load.replicas),
         "bytes/s",
-        f"in once, out to {format_count(load.replicas - 1, 'other server')} and to one node, if one server leads all"
-        " streams",
+        f"in once{copies} and to one node, if one server leads all streams",
     )
 
 
