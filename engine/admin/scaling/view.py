@@ -48,7 +48,7 @@ def view(settings: Settings, cluster: ClusterSnapshot, record: ScalingRecord | N
     """
     fit = {name: node for name, node in cluster.nodes.items() if node.is_fit}
     state = record.state if record is not None else ScalingState()
-    replicas = state.replicas or len(fit)
+    replicas = state.replicas or len(fit) or (1 if state.replicas is None else 0)
     seen = Observation(fit, replicas, cluster.partitions)
     decision = decide(policy_of(settings), bounds_of(settings), seen, state, now)
     return {

@@ -20,7 +20,7 @@ from evenlane.ring.coordination.ports import CoordinationError, PutKey
 from evenlane.ring.membership.records import NodeRecord, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from evenlane.engine.base.config.scaling import ScalingSettings
     from evenlane.engine.control.scaling.decision import Decision
@@ -35,7 +35,8 @@ class ScalingController:
 
     With a `target` it changes the number of replicas; without one it only records the number, and something else reads
     it. A decision is recorded before it is carried out, under the leader's fence: a previous leader changes nothing,
-    and the next one knows when the rest began. `clock` returns unix seconds.
+    and the next one knows when the rest began. A leader that leaves changes no replicas: if all nodes end, it would
+    start others. `clock` returns unix seconds.
     """
 
     def __init__(
@@ -64,6 +65,9 @@ class ScalingController:
 
     async def look(self, fence: CreatedAt) -> bool:
         """Look once. Returns whether this process still leads. Raises CoordinationError."""
+        nodes = await self._read_nodes()
+        if self._target is not None and self._holder in nodes and nodes[self._holder].leaving:
+            return True
         before = await self._read_record()
         state = before.state if before is not None else ScalingState()
         record = ScalingRecord(
@@ -73,7 +77,7 @@ class ScalingController:
         if before is not None:
             record = with_state(replace(record, desired=before.desired, replicas=before.replicas), state)
         try:
-            scale, decision = await self._decide(state, record.at)
+            scale, decision = await self._decide(nodes, state, record.at)
             return await self._carry_out(record, scale, decision, fence)
         except ScaleError as error:
             self._note_problem(str(error))
@@ -84,9 +88,8 @@ class ScalingController:
             _log.exception("the number of nodes could not be decided")
             return True
 
-    async def _decide(self, state: ScalingState, now: float) -> tuple[Scale, Decision]:
+    async def _decide(self, nodes: Mapping[str, NodeRecord], state: ScalingState, now: float) -> tuple[Scale, Decision]:
         """Return the number that was asked for until now, and the decision. Raises ScaleError."""
-        nodes = await self._read_nodes()
         if conflict := find_conflict(nodes):
             raise ScaleError(conflict)
         fit = {name: node for name, node in nodes.items() if node.is_fit}
@@ -114,10 +117,10 @@ class ScalingController:
         return True
 
     async def _read_scale(self, state: ScalingState, living: int) -> Scale:
-        """Return the number that was asked for: without a target, the one of the last decision."""
+        """Return the number that was asked for: without a target, the one of the last decision, and never 0."""
         if self._target is not None:
             return await self._target.read()
-        return Scale(state.replicas or living, "")
+        return Scale(state.replicas or max(1, living), "")
 
     async def _read_nodes(self) -> dict[str, NodeRecord]:
         prefix = names.key(self._env, "nodes", "")

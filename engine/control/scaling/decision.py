@@ -12,6 +12,8 @@ from evenlane.engine.control.scaling.policy import Rules
 if TYPE_CHECKING:
     from evenlane.engine.control.scaling.policy import Bounds, Observation, Policy, Proposal
 
+_SWITCHED_OFF = "0 nodes are asked for, which switches scaling off until somebody asks for one or more"
+
 
 class ScalingState(NamedTuple):
     """What a decision remembers of earlier ones. Times are in s, of the caller's clock.
@@ -36,11 +38,14 @@ class Decision(NamedTuple):
 
 
 def decide(policy: Policy, bounds: Bounds, seen: Observation, state: ScalingState, now: float) -> Decision:
-    """Decide at `now`. A number outside the bounds is corrected at once, without a rest before it.
+    """Decide at `now`. A number outside the bounds is corrected at once, without a rest before it. 0 replicas stay
+    0, as with a HorizontalPodAutoscaler: somebody has switched the nodes off.
 
     With either policy, a removal comes `rest_s` after the last change at the earliest. So a removal never takes back
     what was added less than that before. A change that somebody else has made counts as one.
     """
+    if not seen.replicas:
+        return Decision(0, _SWITCHED_OFF, ScalingState(changed_at=now, replicas=0))
     state = _note_others(state, seen.replicas, now)
     most = max(bounds.least, min(bounds.most, seen.partitions))
     if not bounds.least <= seen.replicas <= most:

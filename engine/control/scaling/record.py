@@ -23,8 +23,9 @@ class ScalingRecord(Record, frozen=True, kw_only=True):
     unix s.
 
     `desired` is the number of nodes that it has decided on, `replicas` the number that was asked for before; both are 0
-    as long as there is no decision. `why` is a clause; `error` says why nothing can be carried out, "" if it can. The
-    other fields are the state of the decision, see `ScalingState`.
+    as long as there is no decision, or if somebody has switched the nodes off (then there is a `why`). `why`
+    is a clause; `error` says why nothing can be carried out, "" if it can. The other fields are the state of the
+    decision, see `ScalingState`.
     """
 
     mode: str
@@ -41,7 +42,11 @@ class ScalingRecord(Record, frozen=True, kw_only=True):
 
     @property
     def state(self) -> ScalingState:
-        return ScalingState(self.changed_at, self.low_since, self.low_most, self.desired or None)
+        return ScalingState(self.changed_at, self.low_since, self.low_most, self._asked_for)
+
+    @property
+    def _asked_for(self) -> int | None:
+        return self.desired if self.desired or self.why else None
 
 
 def with_state(record: ScalingRecord, state: ScalingState) -> ScalingRecord:

@@ -69,6 +69,9 @@ def test_nodes_that_leave_are_shown_and_dont_count():
 
 
 def test_environment_without_nodes_has_a_view():
-    """P10."""
+    """P10: it doesn't look switched off, unless the leader has recorded that."""
     document = view(NEED, cluster(None), None, NOW)
-    assert (0, 2, []) == (document["replicas"], document["desired"], document["nodes"])
+    assert (1, 2, []) == (document["replicas"], document["desired"], document["nodes"])
+    off = ScalingRecord(mode="leader", by="a", at=NOW, why="0 nodes are asked for")
+    document = view(NEED, cluster(None), off, NOW)
+    assert (0, 0) == (document["replicas"], document["desired"])

@@ -105,6 +105,38 @@ async def test_nodes_that_leave_or_have_no_lease_dont_count(cluster):
     assert 2 == cluster.replicas
 
 
+async def test_deployment_of_0_replicas_stays_switched_off(cluster):
+    """P10: also while its nodes, and the leader, still end what runs."""
+    await cluster.begin(replicas=0, a=BUSY)
+    await cluster.controller().look(cluster.fence)
+    record = await cluster.record()
+    assert (0, 0, "0 nodes are asked for") == (cluster.replicas, record.desired, record.why.partition(",")[0])
+    assert 0 == record.state.replicas
+    cluster.api.replicas["prod", "nodes"] = 4
+    await cluster.set(b=IDLE, c=IDLE, d=IDLE, a=IDLE)
+    for later in (30, 60):
+        cluster.now = 1_800_000_000.0 + later
+        await cluster.controller().look(cluster.fence)
+        assert 4 == cluster.replicas
+
+
+async def test_leader_that_leaves_changes_nothing(cluster):
+    """P10: neither its number nor that of the next leader is made by a node that ends."""
+    await cluster.begin(replicas=1, a=NodeRecord(host="h", cpu=0.97, leaving=True, scaling="leader"), b=BUSY)
+    assert await cluster.controller().look(cluster.fence)
+    assert (1, []) == (cluster.replicas, cluster.api.requests)
+    await cluster.set(a=BUSY)
+    assert await cluster.controller().look(cluster.fence)
+    assert 2 == cluster.replicas
+
+
+async def test_leader_that_leaves_still_answers_an_autoscaler(cluster):
+    """P10: its last number would be too old before a long drain has ended. It is never 0, which would end all nodes."""
+    await cluster.begin(a=NodeRecord(host="h", cpu=0.1, leaving=True, scaling="keda"))
+    assert await cluster.controller("keda").look(cluster.fence)
+    assert 2 == (await cluster.record()).desired
+
+
 async def test_conflict_is_tried_again_without_a_rest(cluster):
     """P10: a 409 loses nothing."""
     await cluster.begin(a=BUSY)

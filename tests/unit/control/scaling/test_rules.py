@@ -1,7 +1,9 @@
 """Policy `rules`: the thresholds of row P10."""
 
+import pytest
+
 from evenlane.engine.control.scaling.decision import ScalingState, decide
-from evenlane.engine.control.scaling.policy import Bounds, Rules
+from evenlane.engine.control.scaling.policy import Bounds, Need, Rules
 from tests.unit.control.scaling.observations import node, observe
 
 RULES = Rules()
@@ -78,6 +80,18 @@ def test_number_outside_the_bounds_is_corrected_without_a_rest():
     rested = ScalingState(changed_at=1e6 - 1, replicas=1)
     assert (2, "1 node is outside the bounds, 2 to 100") == decided(observe(node(), replicas=1), state=rested)
     assert (5, "9 nodes are outside the bounds, 2 to 5") == decided(observe(*[node()] * 9), bounds=Bounds(most=5))
+
+
+@pytest.mark.parametrize("policy", [RULES, Need()])
+def test_number_of_0_switches_scaling_off(policy):
+    """P10: as with a HorizontalPodAutoscaler. What somebody asks for later is kept for the rest."""
+    off = decide(policy, BOUNDS, observe(node(cpu=0.97), replicas=0), ScalingState(changed_at=0.0, replicas=3), 1e6)
+    assert (0, "0 nodes are asked for, which switches scaling off until somebody asks for one or more") == off[:2]
+    on = observe(*[node(projects=1)] * 4)
+    kept = decide(policy, BOUNDS, on, off.state, 1e6 + 30)
+    assert 4 == kept.replicas
+    assert 4 == decide(policy, BOUNDS, on, kept.state, 1e6 + 629).replicas
+    assert 4 > decide(policy, BOUNDS, on, kept.state, 1e6 + 630).replicas
 
 
 def test_change_by_somebody_else_counts_as_one():
