@@ -36,7 +36,7 @@ def token(_given: CommonOptions, name: _Name, *, scope: _Scopes = None, project:
 
     import msgspec
 
-    from evenlane.engine.http.server.scopes import Scope
+    from evenlane.engine.http.server.scopes import Scope, check_pattern
 
     if not _NAME.fullmatch(name):
         raise ConfigError(f"name {name[:80]!r} is not valid: 1 to 64 letters, digits, '_' or '-'")
@@ -45,6 +45,11 @@ def token(_given: CommonOptions, name: _Name, *, scope: _Scopes = None, project:
             raise ConfigError(f"--scope: {each[:80]!r} is not a scope: they are {', '.join(Scope)}")
     if not scope:
         raise ConfigError(f"--scope is missing: a token has one or more of {', '.join(Scope)}")
+    for pattern in project or ():
+        try:
+            check_pattern(pattern)
+        except ValueError as error:
+            raise ConfigError(f"--project: {error}") from None
     secret = token_urlsafe(32)
     lists = {"scopes": scope, **({"projects": project} if project else {})}
     entry = [f'sha256 = "{sha256(secret.encode()).hexdigest()}"']

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+_PATTERN = re.compile(r"[A-Za-z0-9_*-]{1,64}")
+
 
 class Scope(StrEnum):
     """What a request does."""
@@ -46,6 +48,12 @@ class Grant:
         if not any(_matches(pattern, project) for pattern in self.projects):
             return f"is not for project {project[:80]!r}, only for {own}"
         return None
+
+
+def check_pattern(pattern: str) -> None:
+    """Raise ValueError, with a clause, for a pattern that fits no project."""
+    if not _PATTERN.fullmatch(pattern):
+        raise ValueError(f"{pattern[:80]!r} is not a project, nor a pattern such as 'shop-*'")
 
 
 def _matches(pattern: str, project: str) -> bool:

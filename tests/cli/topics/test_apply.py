@@ -151,7 +151,7 @@ def test_stdin_may_be_json_or_toml(topics, piped, raw):
     ("raw", "sentence"),
     [
         (b"{", "stdin is not JSON: "),
-        (b"[[", "stdin is not TOML in UTF-8: "),
+        (b"[[", "stdin is not valid TOML: "),
         (b'\xef\xbb\xbf{"acme": {"qps": 1}}', "stdin begins with a byte order mark (BOM): "),
         (
             b"[acme]\nqps = 1e400",

@@ -6,6 +6,7 @@ from hashlib import sha256
 
 import pytest
 from starlette.routing import Route
+from structlog.testing import capture_logs
 
 from evenlane.engine.cli.main import run
 from evenlane.engine.errors import ConfigError
@@ -132,16 +133,40 @@ def entry(name, secret="s", more='scopes = ["read"]'):
 
 
 async def test_file_is_read_again_when_it_has_changed(tmp_path):
-    """S3: a token that is taken out counts no more, and a broken file lets nobody in."""
+    """S3: a token that is taken out counts no more, and nor does one of a file that is gone."""
     path = written(tmp_path, entry("a", "first"))
     tokens = TokenFile(path)
     assert 400 == (await ask("/api/overview", "GET", "first", tokens.grants))[0], "the wrong parameter is read"
     written(tmp_path, entry("a", "second") + entry("b", "third"))
     assert 401 == (await ask("/api/overview", "GET", "first", tokens.grants))[0]
     assert 400 == (await ask("/api/overview", "GET", "third", tokens.grants))[0]
-    written(tmp_path, "broken")
+    path.unlink()
     status, error = await ask("/api/overview", "GET", "third", tokens.grants)
-    assert (403, True) == (status, "tokens.toml is not TOML in UTF-8" in error)
+    assert (403, True) == (status, "tokens.toml can't be read: No such file or directory" in error)
+
+
+async def test_mistake_in_a_changed_file_locks_out_nobody(tmp_path):
+    """S3: the last valid file counts, and one line of the log says what is wrong with the new one."""
+    tokens = TokenFile(written(tmp_path, entry("dash", "first")))
+    assert 400 == (await ask("/api/overview", "GET", "first", tokens.grants))[0]
+    path = written(tmp_path, entry("dash", "first") + entry("dash", "second"))
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert 400 == (await ask("/api/overview", "GET", "first", tokens.grants))[0]
+        assert 401 == (await ask("/api/overview", "GET", "second", tokens.grants))[0]
+    reason = f"http_tokens_file: {path} is not valid TOML: [dash] is there twice (at line 4, column 6)"
+    warning = {"event": "the file of tokens is not valid: the last valid one counts", "log_level": "warning"}
+    assert [warning | {"reason": reason}] == lines
+    written(tmp_path, entry("other", "third"))
+    assert [401, 400] == [(await ask("/api/overview", "GET", each, tokens.grants))[0] for each in ("first", "third")]
+
+
+def test_file_that_is_not_valid_at_the_start_is_refused(tmp_path):
+    """S3: each time, as there is no valid one before it."""
+    tokens = TokenFile(written(tmp_path, "broken"))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"tokens\.toml is not valid TOML: "):
+            tokens.grants()
 
 
 @pytest.mark.parametrize(
@@ -183,6 +208,8 @@ def test_command_makes_an_entry_for_a_new_token(tmp_path, capsys):
         (["shop"], "--scope is missing"),
         (["shop", "--scope", "x"], "'x' is not a scope"),
         (["a b", "--scope", "put"], "not valid"),
+        (["a", "--scope", "put", "--project", "b", "--project", "a b"], "--project: 'a b' is not a project, nor a"),
+        (["a", "--scope", "put", "--project", ""], "--project: '' is not a project, nor a pattern such as 'shop-*'"),
     ],
 )
 def test_wrong_arguments_of_the_command_are_one_sentence(arguments, text, capsys):

@@ -172,7 +172,7 @@ def test_unknown_key_is_refused_with_the_nearest_known_one(folder):
 def test_unreadable_or_malformed_file_is_refused(folder):
     assert "file gone.toml can't be read: No such file or directory" == refusal(config=Path("gone.toml"))
     broken = written(folder / "b.toml", "env = = 1")
-    assert f"file {broken} is not TOML in UTF-8: " in refusal(config=broken)
+    assert f"file {broken} is not valid TOML: " in refusal(config=broken)
     (folder / "latin.toml").write_bytes(b'env = "\xe9"')
     assert "latin.toml is not TOML in UTF-8: it isn't UTF-8 text" in refusal(config=folder / "latin.toml")
     marked = written(folder / "bom.toml", '\ufeffenv = "online"')

@@ -20,10 +20,14 @@ from evenlane.engine.errors import ConfigError
         ),
         ("t.json", "[1]", 't.json must be a JSON object such as {"acme": {"qps": 100}}, not a list'),
         ("t.toml", "\ufeff[acme]", "t.toml begins with a byte order mark (BOM): save it as UTF-8 without one"),
-        ("t.toml", "[acme", "is not TOML in UTF-8"),
-        ("t.toml", "a = " + "[" * 20_000, "is not TOML in UTF-8: it is nested too deeply"),
-        ("t.toml", "a = " + "9" * 5_000, "is not TOML in UTF-8: a number has too many digits"),
-        ("t.toml", "[acme]\nqps = 1\n[acme]\nqps = 2", "is not TOML in UTF-8"),
+        ("t.toml", "[acme", "is not valid TOML"),
+        ("t.toml", "a = " + "[" * 20_000, "is not valid TOML: it is nested too deeply"),
+        ("t.toml", "a = " + "9" * 5_000, "is not valid TOML: a number has too many digits"),
+        (
+            "t.toml",
+            "[acme]\nqps = 1\n[acme]\nqps = 2",
+            "t.toml is not valid TOML: [acme] is there twice (at line 3, column 6)",
+        ),
     ],
 )
 def test_error_names_the_wrong_file(tmp_path, name, text, sentence):
