@@ -6,6 +6,7 @@ that was read, so that the API refuses it if anybody has changed the scale meanw
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ import msgspec
 
 from evenlane.engine.base import tls
 from evenlane.engine.control.scaling.target import Scale, ScaleError
+from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
+from evenlane.engine.scaler.api_certificate import describe_expiry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +29,8 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _TIMEOUT_S = 10.0
 _MOST_BYTES = 1 << 20
+_EXPIRED = 10  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED
+_TOKEN = re.compile(r"[!-~]+")
 _PATCH = "application/merge-patch+json"
 
 
@@ -72,8 +77,10 @@ class DeploymentScale:
                 aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context or True), timeout=timeout) as session,
                 session.request(verb, self._url, data=data, headers=headers, allow_redirects=False) as response,
             ):
-                text = await response.content.read(_MOST_BYTES)
+                text = await _read_body(response)
                 status = response.status
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise ScaleError(await self._explain_certificate(error)) from error
         except TimeoutError as error:
             raise ScaleError(f"the Kubernetes API at {self._api} has not answered for {_TIMEOUT_S:g}s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -82,14 +89,24 @@ class DeploymentScale:
             raise ScaleError(self._explain(status, verb))
         try:
             return msgspec.json.decode(text, type=_Answer)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise ScaleError(f"the answer of {self._api} is no scale: {error}") from error
 
     def _read_token(self) -> str:
         try:
-            return self._token.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = self._token.read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
             raise ConfigError(f"the token for the Kubernetes API can't be read: {error}") from error
+        if not _TOKEN.fullmatch(token):
+            raise ConfigError(
+                f"{self._token} has no valid token for the Kubernetes API: it must be one line of ASCII, without spaces"
+            )
+        return token
+
+    async def _explain_certificate(self, error: aiohttp.ClientConnectorCertificateError) -> str:
+        if getattr(error.certificate_error, "verify_code", None) == _EXPIRED:
+            return await describe_expiry(self._api)
+        return f"the Kubernetes API at {self._api} can't be reached: {error}"
 
     def _explain(self, status: int, verb: str) -> str:
         needs = f"it needs a Role with get and patch of deployments/scale, for the name {self._name!r}"
@@ -102,6 +119,16 @@ class DeploymentScale:
             " again",
         }
         return sentences.get(status, f"the Kubernetes API at {self._api} answers {status} to a {verb} of {self._what}")
+
+
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
+    """Read the body, which may come in parts; of a longer one the first `_MOST_BYTES` or a few more."""
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) >= _MOST_BYTES:
+            break
+    return bytes(body)
 
 
 def find_deployment(settings: ScalingSettings, environ: Mapping[str, str], account: Path = ACCOUNT) -> DeploymentScale:

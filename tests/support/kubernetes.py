@@ -14,6 +14,7 @@ from aiohttp import web
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+    from datetime import datetime
     from pathlib import Path
 
 ACCOUNT = "system:serviceaccount:prod:evenlane"
@@ -35,6 +36,10 @@ class KubernetesApi:
         """Somebody changes the scale between each GET and PATCH."""
         self.on_change: Callable[[int], object] = lambda _replicas: None
         """Called with the new number, in place of the controllers and the kubelet, which then start or end pods."""
+        self.body: bytes | None = None
+        """The body of each answer, in place of a Scale."""
+        self.expired_on: datetime | None = None
+        """When the server's certificate has expired: set it before `serve`."""
         self._version = 100
         self.url = ""
         self.ca, self.token, self.namespace = folder / "ca.crt", folder / "token", folder / "namespace"
@@ -46,7 +51,7 @@ class KubernetesApi:
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[KubernetesApi]:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        self._authority.issue_cert("127.0.0.1").configure_cert(context)
+        self._authority.issue_cert("127.0.0.1", not_after=self.expired_on).configure_cert(context)
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app)
@@ -64,6 +69,8 @@ class KubernetesApi:
         self.requests.append((verb, request.path))
         if request.headers.get("Authorization") not in {f"Bearer {token}" for token in self.tokens}:
             return self._status(401, "Unauthorized")
+        if self.body is not None:
+            return web.Response(body=self.body)
         parts = request.path.strip("/").split("/")
         is_scale = len(parts) == 8 and parts[:4] == ["apis", "apps", "v1", "namespaces"] and parts[7] == "scale"
         namespace, name = (parts[4], parts[6]) if is_scale else ("", "")

@@ -1,5 +1,7 @@
 """The scale of a Deployment, against a stand-in of the Kubernetes API (P10)."""
 
+from datetime import UTC, datetime
+
 import pytest
 
 from evenlane.engine.base.config.settings import Settings
@@ -104,6 +106,49 @@ async def test_api_that_is_away(api, tmp_path):
     assert (await refusal(target.read())).startswith("the Kubernetes API at https://127.0.0.1:9 can't be reached: ")
     api.token.unlink()
     assert (await refusal(target.read())).startswith("the token for the Kubernetes API can't be read: ")
+
+
+async def test_expired_certificate_of_the_api_is_named_with_its_date(tmp_path):
+    """P10, S3: as for NATS and etcd; no token is sent."""
+    api = KubernetesApi(tmp_path)
+    api.expired_on = datetime(2021, 3, 4, 5, 6, tzinfo=UTC)
+    async with api.serve():
+        expected = f"the certificate of the Kubernetes API at {api.url} expired on 2021-03-04 05:06 UTC"
+        assert expected == await refusal(deployment(api).read())
+    assert [] == api.requests
+
+
+@pytest.mark.parametrize("content", ["first\nsecond", "first second", "first\rsecond", "", "fir\xe9st"])
+async def test_file_without_one_token_is_named_and_its_content_is_not(api, content):
+    """P10."""
+    api.token.write_text(content, encoding="utf-8")
+    assert await refusal(deployment(api).read()) == (
+        f"{api.token} has no valid token for the Kubernetes API: it must be one line of ASCII, without spaces"
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b'{"metadata": {"resourceVersion": "\xff"}}',
+        b'{"spec": {"replicas": "3"}}',
+        b'{"x": ' + b"[" * 100_000,
+        b'{"spec": {"replicas": ' + b"9" * 10_000 + b"}}",
+        b" " * 2_000_000,
+    ],
+    ids=lambda body: body[:40],
+)
+async def test_answer_that_is_no_scale_is_one_sentence(api, body):
+    """P10: whatever listens there, and however much it sends."""
+    api.body = body
+    assert (await refusal(deployment(api).read())).startswith(f"the answer of {api.url} is no scale: ")
+
+
+async def test_answer_that_comes_in_parts_is_read_whole(api):
+    """P10: it may be long, as anybody's annotations are in it."""
+    api.body = b'{"metadata": {"note": "' + b"x" * 900_000 + b'", "resourceVersion": "7"}, "spec": {"replicas": 5}}'
+    assert Scale(5, "7") == await deployment(api).read()
 
 
 async def test_other_answers_are_named(api):
