@@ -16,7 +16,10 @@ _CLOSE_S = 1.0
 
 
 class KedaServer:
-    """Serves on `listen`, which is `HOST:PORT`: call `open`, then `close`. `address` has the real port."""
+    """Serves on `listen`, which is `HOST:PORT`: call `open`, then `close`. `address` has the real port.
+
+    The nodes of a machine, such as those of `--processes N`, share the port: any of them answers the same.
+    """
 
     def __init__(self, listen: str, env: str, recommendations: Recommendations) -> None:
         self._listen, self._scaler = listen, ExternalScaler(env, recommendations)
@@ -25,7 +28,7 @@ class KedaServer:
 
     async def open(self) -> None:
         """Open. Raises PortUnavailable."""
-        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 1)])
         self._server.add_generic_rpc_handlers((self._scaler.handlers(),))
         try:
             port = self._server.add_insecure_port(self._listen)

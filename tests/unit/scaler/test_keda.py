@@ -1,5 +1,6 @@
 """The external scaler of KEDA, asked by a client of gRPC over TCP (P10)."""
 
+import socket
 from contextlib import asynccontextmanager
 
 import grpc
@@ -102,15 +103,27 @@ async def test_trigger_of_another_environment_and_unknown_metric_are_refused():
 
 async def test_used_port_is_one_sentence():
     """P10."""
-    leader = Leader()
-    first = KedaServer("127.0.0.1:0", ENV, leader.recommendations)
-    await first.open()
-    second = KedaServer(first.address, ENV, leader.recommendations)
-    with pytest.raises(PortUnavailable) as caught:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        server = KedaServer(address, ENV, Leader().recommendations)
+        with pytest.raises(PortUnavailable) as caught:
+            await server.open()
+        assert f"scaling_listen: can't listen on {address} for KEDA: is the port used?" == str(caught.value)
+        await server.close()
+
+
+async def test_nodes_of_a_machine_share_the_port():
+    """P10: `--processes N` has one configuration. When one ends, the others answer."""
+    async with serving() as (leader, first, _):
+        await leader.write(desired=4)
+        second = KedaServer(first.address, ENV, leader.recommendations)
         await second.open()
-    assert f"scaling_listen: can't listen on {first.address} for KEDA: is the port used?" == str(caught.value)
-    await second.close()
-    await first.close()
+        await first.close()
+        async with grpc.aio.insecure_channel(second.address) as channel:
+            client = Client(channel, {"scalerAddress": second.address})
+            [value] = (await client.metrics()).metricValues
+        await second.close()
+    assert (4, first.address) == (value.metricValue, second.address)
 
 
 async def test_server_closes_while_a_stream_is_open():
