@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common
 from evenlane.engine.cli.output import print_json, print_table
+from evenlane.engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_BY_FLAG = re.compile(r"\bscaling_(\w+) \(flag --scaling-\1\)")
+_HINT = re.compile(r"\bset scaling_(policy|target)\b")
 
 
 @common
@@ -33,9 +41,11 @@ def scaling(
       evenlane scaling
       evenlane scaling --policy need --target 'p99 wait 2s' --max 20
     """
-    settings = given.load(
-        scaling_policy=policy, scaling_target=target, scaling_min=least, scaling_max=most
-    ).settings  # fmt: skip
+    flags = {"policy": policy, "target": target, "min": least, "max": most}
+    try:
+        settings = given.load(**{f"scaling_{name}": value for name, value in flags.items()}).settings
+    except ConfigError as error:
+        raise ConfigError(_name_flags(str(error), [name for name in flags if flags[name] is not None])) from error
     from evenlane.engine.base.log_setup import setup
     from evenlane.engine.runtime.run_loop import run_loop
 
@@ -49,6 +59,17 @@ def scaling(
         print_json(document)
     else:
         _print(document)
+
+
+def _name_flags(text: str, given: Iterable[str]) -> str:
+    """Name the flags of this command, which are shorter than their settings, in an error that one of them causes."""
+    named, caused = _BY_FLAG.subn(r"--\1", text)
+    if not caused:
+        return text
+    named = _HINT.sub(r"set --\1", named)
+    for name in given:
+        named = named.replace(f"scaling_{name}", f"--{name}")
+    return named
 
 
 def _print(document: dict[str, Any]) -> None:
