@@ -46,7 +46,7 @@ install: $(DEV) ## Make .venv with everything to work on Evenlane
 demo: $(RUNTIME) ## Show on real servers that one hot project of 20 delays no other, and compare with FIFO
 	$(BIN)/evenlane demo $(ARGS)
 
-iot: $(DEV) ## Run a device platform: simulated devices by MQTT, a gateway and a node that are killed, and the books
+iot: $(DEV) ## Run a device platform: devices by MQTT, a gateway and a node that are killed, and counts at the end
 	$(BIN)/python -m examples.iot $(ARGS)
 
 test: $(DEV) tools ## Run the tests, without the long ones

@@ -28,9 +28,9 @@ async def demo(options: argparse.Namespace) -> int:
         async with Platform(options.data_dir or Path(folder), Ports()) as platform:
             os.environ |= platform.environ
             say(f"{len(platform.nodes)} nodes and {len(platform.gateways)} gateways run")
-            books = await run_simulation(platform, PlatformSettings.of(), plan, say)
-    say(books.text())
-    return 1 if books.missing else 0
+            totals = await run_simulation(platform, PlatformSettings.of(), plan, say)
+    say(totals.text())
+    return 1 if totals.missing else 0
 
 
 async def up(options: argparse.Namespace) -> int:

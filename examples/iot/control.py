@@ -1,6 +1,7 @@
 """What an operator does with a project: announce it, close it, and learn the answer."""
 
 import time
+from contextlib import suppress
 
 import msgspec
 import nats
@@ -9,7 +10,7 @@ from nats.aio.subscription import Subscription
 
 from evenlane import EvenlaneError, Producer
 from examples.iot.ingress import STREAM
-from examples.iot.messages import Announcement, Answer
+from examples.iot.messages import Announcement, Answer, Unreadable, decode
 from examples.iot.settings import PlatformSettings
 
 _ASK_AGAIN_S = 2.0
@@ -64,7 +65,8 @@ async def _receive(answers: Subscription, wanted: tuple[str, ...]) -> Answer | N
             received = await answers.next_msg(left)
         except nats.errors.TimeoutError:
             return None
-        answer = msgspec.json.decode(received.data, type=Answer)
-        if answer.state in wanted:
-            return answer
+        with suppress(Unreadable):  # anybody may publish there
+            answer = decode(received.data, Answer)
+            if answer.state in wanted:
+                return answer
     return None

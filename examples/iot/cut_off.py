@@ -26,12 +26,12 @@ def explain(line: str) -> str | None:
 
 async def watch(log: Path, say: Callable[[str], None]) -> None:
     """Say it once for each device and size, until cancelled. A device may try again for ever."""
-    said: set[str] = set()
+    reported: set[str] = set()
     with log.open(encoding="utf-8", errors="replace") as lines:
         lines.seek(0, 2)
         while True:
             for line in lines:
-                if (sentence := explain(line)) and sentence not in said:
-                    said.add(sentence)
+                if (sentence := explain(line)) and sentence not in reported:
+                    reported.add(sentence)
                     say(sentence)
             await asyncio.sleep(_LOOK_EACH_S)

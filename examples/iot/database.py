@@ -81,7 +81,7 @@ class Database:
             error: Exception | None = None
             try:
                 await asyncio.to_thread(self._write, [(statement, row) for statement, row, _ in batch])
-            except sqlite3.Error as failed:
+            except Exception as failed:  # noqa: BLE001 - the callers learn it, and the next batch is written
                 error = failed
             for _, _, done in batch:
                 if not done.done():

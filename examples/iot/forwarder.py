@@ -11,7 +11,7 @@ from examples.iot.ingress import Held, Inbound, Ingress
 from examples.iot.messages import Announcement, Answer, Close
 from examples.iot.registrations import Registrations, Step
 from examples.iot.settings import PlatformSettings
-from examples.iot.subjects import Address
+from examples.iot.subjects import Address, shorten
 
 _CLOSED = ("draining", "deleted")
 
@@ -45,7 +45,7 @@ class Forwarder:
         """Put a message. Returns None if it was answered without a put."""
         address = self._subjects.parse(inbound.subject)
         if address is None:
-            raise ConfigError(f"{inbound.subject} is no subject of the platform")
+            raise ConfigError(f"{shorten(inbound.subject)} is no subject of the platform")
         if isinstance(inbound, Held) and address.kind == "announce":
             return await self._put_announcement(inbound, address)
         if isinstance(inbound, Held) and address.kind == "close":
@@ -83,8 +83,8 @@ class Forwarder:
 
     async def _put_announcement(self, held: Held, address: Address) -> Receipt | None:
         try:
-            announcement = msgspec.json.decode(held.body, type=Announcement)
-        except msgspec.DecodeError as error:
+            announcement = messages.decode(held.body, Announcement)
+        except messages.Unreadable as error:
             raise ConfigError(f'the announcement isn\'t JSON such as {{"project": "acme"}}: {error}') from None
         project = announcement.project
         partition = self._check_place(project, address)

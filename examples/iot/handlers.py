@@ -32,7 +32,7 @@ class Node(NamedTuple):
     database: Database
 
     async def answer(self, message: Message) -> None:
-        """Tell the gateways whether the project is open, and who is responsible for it."""
+        """Answer the gateways: whether the project is open, and who is responsible for it."""
         try:
             state = (await self.topics.get(message.project)).state
         except UnknownProject:

@@ -18,7 +18,6 @@ from uuid import uuid4
 
 import aiomqtt
 import msgspec
-import nats.errors
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
@@ -134,6 +133,15 @@ class Ingress:
                 ),
             )
 
+    async def is_prepared(self) -> bool:
+        """Whether the consumers exist; somebody may delete them."""
+        try:
+            for source in (MQTT, CONTROL):
+                await self._jetstream.consumer_info(source.stream, CONSUMER)
+        except NotFoundError:
+            return False
+        return True
+
     async def _open_mqtt(self) -> None:
         """Connect by MQTT once: nats-server makes its stream when the first client connects."""
         try:
@@ -149,12 +157,13 @@ class Ingress:
         while True:
             try:
                 [message] = await subscription.fetch(1, timeout=5)
+                held = Held(source, message)
             except TimeoutError:
                 continue
-            except nats.errors.Error:
-                await asyncio.sleep(0.5)  # the server restarts
+            except Exception:  # noqa: BLE001 - such as while the server restarts; the next fetch may succeed
+                await asyncio.sleep(0.5)
                 continue
-            yield Held(source, message)
+            yield held
 
     async def has_older(self, subject: str, published_at: datetime) -> bool:
         """Whether a message of a subject that was acknowledged to a device before this time isn't put yet."""

@@ -1,9 +1,11 @@
 """The messages of the platform. All are JSON, and fields that aren't named here are ignored."""
 
 import re
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
+
+from evenlane import ConfigError
 
 REGISTER, CLOSE = "register", "close"
 """The kinds of messages in a project's queue that aren't data."""
@@ -11,6 +13,13 @@ URGENT = "high"
 """Their priority: a registration doesn't wait behind the project's data."""
 
 _ID = re.compile(r"[!-~]{1,180}")
+# What msgspec raises for text in a wrong encoding and for deeply nested lists, besides its own errors.
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+_T = TypeVar("_T")
+
+
+class Unreadable(ConfigError):
+    """The body of a message isn't JSON of the expected form."""
 
 
 class Announcement(msgspec.Struct, omit_defaults=True):
@@ -52,11 +61,19 @@ class Reading(msgspec.Struct):
     device: str | None = None
 
 
+def decode(body: bytes, kind: type[_T]) -> _T:
+    """Return a body as an object of this class, whatever somebody has published. Raises Unreadable."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except _UNREADABLE as error:
+        raise Unreadable(str(error)) from None
+
+
 def id_of(body: bytes, otherwise: str) -> str:
     """Return the id that the device has given its message, else `otherwise`, such as its place in a stream."""
     try:
-        given = msgspec.json.decode(body, type=Reading).id
-    except msgspec.DecodeError:
+        given = decode(body, Reading).id
+    except Unreadable:
         return otherwise
     return given if given is not None and _ID.fullmatch(given) else otherwise
 
@@ -64,6 +81,6 @@ def id_of(body: bytes, otherwise: str) -> str:
 def project_of(body: bytes) -> str:
     """Return the project that an announcement names; an empty text if it can't be read."""
     try:
-        return msgspec.json.decode(body, type=Announcement).project
-    except msgspec.DecodeError:
+        return decode(body, Announcement).project
+    except Unreadable:
         return ""

@@ -9,6 +9,7 @@ A gateway forgets nothing that matters when it dies: the next one asks, and the 
 again.
 """
 
+import itertools
 from enum import Enum, auto
 
 
@@ -26,7 +27,8 @@ class Step(Enum):
 class Registrations:
     """Decides when a gateway announces a project, and when its data may flow. Times are seconds of any one clock.
 
-    Invariant: a project is either answered, or asked at a known time, or unknown.
+    Invariant: a project is either answered, or asked within the last `ask_again` seconds, or unknown. So projects that
+    nobody ever answers for, such as invented ones, are forgotten.
     """
 
     def __init__(self, *, ask_again: float = 2.0) -> None:
@@ -34,12 +36,17 @@ class Registrations:
         self._asked: dict[str, float] = {}
         self._answered: set[str] = set()
 
+    @property
+    def waiting(self) -> int:
+        """How many projects wait for an answer."""
+        return len(self._asked)
+
     def on_data(self, project: str, now: float) -> Step:
         """Decide about data that has arrived."""
         if project in self._answered:
             return Step.PUT
-        asked = self._asked.get(project)
-        if asked is not None and now - asked < self._ask_again:
+        self._forget_unanswered(now)
+        if project in self._asked:
             return Step.WAIT
         self._asked[project] = now
         return Step.ASK
@@ -52,3 +59,8 @@ class Registrations:
     def on_unknown(self, project: str) -> None:
         """Note that the project has no topic: somebody has deleted it since."""
         self._answered.discard(project)
+
+    def _forget_unanswered(self, now: float) -> None:
+        """Forget what may be asked again. The dictionary is in the order of times."""
+        for project in list(itertools.takewhile(lambda each: now - self._asked[each] >= self._ask_again, self._asked)):
+            del self._asked[project]

@@ -1,4 +1,4 @@
-"""The whole platform for a while: simulated devices, a gateway and a node that are killed, and the books at the end."""
+"""The whole platform for a while: simulated devices, a gateway and a node that are killed, and totals at the end."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from examples.iot.control import close
 from examples.iot.devices import Ledger, simulate
 from examples.iot.processes import Platform
 from examples.iot.settings import PlatformSettings
-from examples.iot.summary import Books, audit
+from examples.iot.summary import Totals, audit
 
 _ALL_STORED_S = 120.0
 _LOOK_EACH_S = 0.5
@@ -36,8 +36,8 @@ class Plan:
 
 async def run_simulation(
     platform: Platform, settings: PlatformSettings, plan: Plan, say: Callable[[str], None]
-) -> Books:
-    """Simulate on a running platform, and return the books once all that was acknowledged is stored."""
+) -> Totals:
+    """Simulate on a running platform, and return the totals once all that was acknowledged is stored."""
     projects = [f"project-{number:02}" for number in range(plan.projects)]
     async with Producer() as producer:
         subjects = {each: settings.subjects.format("data", producer.home_partition(each), each) for each in projects}
@@ -52,9 +52,9 @@ async def run_simulation(
     await _meanwhile(platform, plan, say)
     stop.set()
     await sending
-    books = await _wait_until_stored(settings, ledger)
+    totals = await _wait_until_stored(settings, ledger)
     await _close_one(projects[0], settings, say)
-    return books
+    return totals
 
 
 async def _meanwhile(platform: Platform, plan: Plan, say: Callable[[str], None]) -> None:
@@ -63,7 +63,7 @@ async def _meanwhile(platform: Platform, plan: Plan, say: Callable[[str], None])
     await asyncio.sleep(third)
     if plan.kill:
         await platform.gateways[0].kill()
-        say(f"kill -9 {platform.gateways[0].name}: the others go on with what it had in hand")
+        say(f"kill -9 {platform.gateways[0].name}: its unacknowledged messages go to the others")
     await asyncio.sleep(third / 2)
     if plan.kill:
         await platform.nodes[0].kill()
@@ -72,13 +72,13 @@ async def _meanwhile(platform: Platform, plan: Plan, say: Callable[[str], None])
     await asyncio.sleep(third * 1.5)
 
 
-async def _wait_until_stored(settings: PlatformSettings, ledger: Ledger) -> Books:
-    """Return the books once nothing is missing, or after a long wait."""
+async def _wait_until_stored(settings: PlatformSettings, ledger: Ledger) -> Totals:
+    """Return the totals once nothing is missing, or after a long wait."""
     end = time.monotonic() + _ALL_STORED_S
     while True:
-        books = audit(settings.database, ledger)
-        if not books.missing or time.monotonic() > end:
-            return books
+        totals = audit(settings.database, ledger)
+        if not totals.missing or time.monotonic() > end:
+            return totals
         await asyncio.sleep(_LOOK_EACH_S)
 
 

@@ -13,8 +13,9 @@ from evenlane import ConfigError
 Kind = Literal["announce", "close", "data"]
 
 _TREE = "handler.data.partitions.p{partition}"
+_MOST_SHOWN = 200  # characters; a subject may have thousands
 _FIELD = re.compile(r"\{(\w*)\}")
-_PATTERNS = {"partition": r"(?P<partition>\d+)", "project": r"(?P<project>[^.]+)"}
+_PATTERNS = {"partition": r"(?P<partition>[0-9]{1,9})", "project": r"(?P<project>[^.]+)"}
 
 
 class Address(NamedTuple):
@@ -75,6 +76,12 @@ class Subjects:
                 partition = fields.get("partition")
                 return Address(kind, None if partition is None else int(partition), fields.get("project"))
         return None
+
+
+def shorten(text: str) -> str:
+    """Return a text that others have chosen, such as a subject: on one line, and not too long."""
+    shown = repr(text)[1:-1]
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[: _MOST_SHOWN - 3]}..."
 
 
 def to_topic(subject: str) -> str:

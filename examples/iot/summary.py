@@ -1,17 +1,26 @@
-"""The books of a run: what was acknowledged to devices, against what the database holds."""
+"""The totals of a run: what was acknowledged to devices, against what the database holds."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from examples.iot.database import connect
+from examples.iot.messages import Unreadable, decode
 
 _SHARES = {"p50": 0.5, "p99": 0.99, "longest": 1.0}
 
 
+class _Reading(msgspec.Struct):
+    """The fields of a device's data that count here."""
+
+    id: str | None = None
+    sent_at: float | None = None
+
+
 @dataclass(frozen=True)
-class Books:
+class Totals:
     """Figures of a run. Waits are seconds from the first sending to the database."""
 
     acknowledged: int
@@ -40,7 +49,7 @@ class Books:
         return "\n".join([*lines, f"from device to database: {waits}"])
 
 
-def audit(path: Path, acknowledged: set[tuple[str, str]]) -> Books:
+def audit(path: Path, acknowledged: set[tuple[str, str]]) -> Totals:
     """Compare the devices' ledger, of projects and ids, with the database file."""
     connection = connect(path)
     try:
@@ -49,9 +58,9 @@ def audit(path: Path, acknowledged: set[tuple[str, str]]) -> Books:
     finally:
         connection.close()
     stored = {(project, message_id) for project, message_id, *_ in rows}
-    turned_away = {_field(body, "id") for body in refused}
-    waits = sorted(stored_at - sent for *_, stored_at, body in rows if (sent := _field(body, "sent_at")) is not None)
-    return Books(
+    turned_away = {_read(body).id for body in refused}
+    waits = sorted(stored_at - sent for *_, stored_at, body in rows if (sent := _read(body).sent_at) is not None)
+    return Totals(
         acknowledged=len(acknowledged),
         stored=len(stored),
         missing=sum(each not in stored and each[1] not in turned_away for each in acknowledged),
@@ -61,9 +70,8 @@ def audit(path: Path, acknowledged: set[tuple[str, str]]) -> Books:
     )
 
 
-def _field(body: bytes, name: str) -> float | str | None:
+def _read(body: bytes) -> _Reading:
     try:
-        found = json.loads(body)
-    except ValueError:
-        return None
-    return found.get(name) if isinstance(found, dict) else None
+        return decode(body, _Reading)
+    except Unreadable:
+        return _Reading()

@@ -1,4 +1,4 @@
-"""P7, L: the database holds each message once, and the books find what is missing."""
+"""P7, L: the database holds each message once, and the totals find what is missing."""
 
 import asyncio
 import json
@@ -42,20 +42,29 @@ async def test_write_that_fails_is_reported_to_each_caller_and_the_next_succeeds
         assert [("c",)] == connection.execute("SELECT id FROM data").fetchall()
 
 
-async def test_books_find_what_is_missing_handled_again_and_refused(tmp_path):
+async def test_row_that_sqlite_cant_take_is_reported_and_the_next_is_written(tmp_path):
+    async with Database(tmp_path / "iot.db") as database:
+        with pytest.raises(UnicodeEncodeError):
+            await database.refuse(Refusal("IOT-1", "\ud800", "why not", b"", 1.0))
+        await database.store(data("a"))
+
+
+async def test_totals_find_what_is_missing_handled_again_and_refused(tmp_path):
     path = tmp_path / "iot.db"
     async with Database(path) as database:
         for each in (data("a"), data("b", stored_at=103.0), data("b")):
             await database.store(each)
+        for number, body in enumerate((b'{"id": []}', b'{"id": "\xff"}', b"[" * 100_000)):
+            await database.refuse(Refusal(f"IOT-2{number}", "some.subject", "closed", body, 1.0))
         for _ in range(2):  # delivered again
             await database.refuse(Refusal("IOT-1", "some.subject", "closed", b'{"id": "r"}', 1.0))
-    books = audit(path, {("acme", name) for name in ("a", "b", "r", "lost")} | {("globex", "a")})
-    assert (5, 2, 2, 1, 1) == (books.acknowledged, books.stored, books.missing, books.handled_again, books.refused)
-    assert (1.5, 3.0) == (books.wait(0), books.wait(1))
+    totals = audit(path, {("acme", name) for name in ("a", "b", "r", "lost")} | {("globex", "a")})
+    assert (5, 2, 2, 1, 4) == (totals.acknowledged, totals.stored, totals.missing, totals.handled_again, totals.refused)
+    assert (1.5, 3.0) == (totals.wait(0), totals.wait(1))
 
 
-def test_books_of_nothing(tmp_path):
-    books = audit(tmp_path / "iot.db", set())
-    assert (0, 0, 0.0) == (books.stored, books.missing, books.wait(0.5))
+def test_totals_of_nothing(tmp_path):
+    totals = audit(tmp_path / "iot.db", set())
+    assert (0, 0, 0.0) == (totals.stored, totals.missing, totals.wait(0.5))
     with pytest.raises(sqlite3.OperationalError):
         audit(tmp_path / "no" / "iot.db", set())

@@ -16,7 +16,20 @@ def test_id_is_the_device_s_own():
     assert "d1-7" == id_of(b'{"id": "d1-7", "device": "d1", "celsius": 21}', "place")
 
 
-@pytest.mark.parametrize("body", [b"", b"21.5", b"\xff", b"[]", b'{"id": 7}', b'{"id": ""}', b'{"id": "a b"}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"21.5",
+        b"\xff",
+        b"[]",
+        b'{"id": "\xff"}',
+        pytest.param(b'{"x": ' + b"[" * 100_000, id="deep"),
+        b'{"id": 7}',
+        b'{"id": ""}',
+        b'{"id": "a b"}',
+    ],
+)
 def test_without_a_valid_id_it_is_the_place_in_the_stream(body):
     assert "place" == id_of(body, "place")
 
@@ -26,7 +39,16 @@ def test_id_is_always_one_that_a_put_takes(body):
     names.check_id(id_of(body, "place"))
 
 
-@pytest.mark.parametrize(("body", "project"), [(b'{"project": "acme"}', "acme"), (b"{}", ""), (b"acme", "")])
+@pytest.mark.parametrize(
+    ("body", "project"),
+    [
+        (b'{"project": "acme"}', "acme"),
+        (b"{}", ""),
+        (b"acme", ""),
+        (b'{"project": "\xff"}', ""),
+        pytest.param(b"[" * 100_000, "", id="deep"),
+    ],
+)
 def test_project_of_an_announcement(body, project):
     assert project == project_of(body)
 

@@ -35,6 +35,14 @@ def test_project_without_a_topic_is_announced_again():
     assert Step.ASK == known.on_data("acme", 0)
 
 
+def test_projects_that_nobody_answers_for_are_forgotten():
+    """Each invented name is asked for; those of the last two seconds are known."""
+    known = Registrations(ask_again=ASK_AGAIN)
+    for number in range(1_000):
+        assert Step.ASK == known.on_data(f"invented-{number}", number / 10)
+    assert 20 == known.waiting
+
+
 @given(st.lists(EVENTS, max_size=40))
 def test_any_history(events):
     """Against the whole history of each project."""

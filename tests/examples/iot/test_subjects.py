@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane import ConfigError
-from examples.iot.subjects import Address, Subjects, to_topic
+from examples.iot.subjects import Address, Subjects, shorten, to_topic
 
 PROJECTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", fullmatch=True)
 
@@ -36,9 +36,25 @@ def test_subject_that_was_formatted_is_read_back(partition, project):
     assert made.parse(made.format("response", partition, project)) is None
 
 
-@pytest.mark.parametrize("subject", ["handler.data.partitions.px", "handler.data.partitions.p1.acme", "other", ""])
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "handler.data.partitions.px",
+        "handler.data.partitions.p1.acme",
+        "other",
+        "",
+        "handler.data.partitions.p\u0661",
+        pytest.param("handler.data.partitions.p" + "9" * 5_000, id="long"),
+    ],
+)
 def test_foreign_subject_says_nothing(subject):
     assert Subjects().parse(subject) is None
+
+
+def test_subject_is_shown_on_one_line_and_shortened():
+    assert "a.b" == shorten("a.b")
+    assert r"a\x1b[2J\nb" == shorten("a\x1b[2J\nb")
+    assert "x" * 197 + "..." == shorten("x" * 60_000)
 
 
 def test_topics_of_mqtt_are_taken_as_subjects():

@@ -55,8 +55,8 @@ async def test_kill_of_gateway_owner_and_leader_loses_nothing(site):
     await site.platform.add_gateway()
     stop.set()
     await sending
-    books = await until(lambda: (found := audit(site.settings.database, ledger)).missing == 0 and found)
-    assert (len(ledger), 0) == (books.stored, books.refused)
+    totals = await until(lambda: (found := audit(site.settings.database, ledger)).missing == 0 and found)
+    assert (len(ledger), 0) == (totals.stored, totals.refused)
 
 
 async def test_data_waits_while_nobody_answers(site):
@@ -97,11 +97,11 @@ async def are_delivered(site) -> bool:
 @pytest.mark.timeout(600)
 async def test_thousand_devices_of_fifty_projects(site):
     """P7, P12: a gateway and a node are killed meanwhile; all that was acknowledged is stored."""
-    said = []
+    printed = []
     plan = Plan(devices=1_000, projects=50, seconds=20, interval=2)
-    books = await run_simulation(site.platform, site.settings, plan, said.append)
-    assert (books.acknowledged, 0, 0) == (books.stored, books.missing, books.refused)
-    assert books.acknowledged >= 1_000
-    assert ["gateway-1", "node-1"] == [each.split()[2].strip(":") for each in said if each.startswith("kill -9")]
-    assert "project-00 is closed" in said[-1]
+    totals = await run_simulation(site.platform, site.settings, plan, printed.append)
+    assert (totals.acknowledged, 0, 0) == (totals.stored, totals.missing, totals.refused)
+    assert totals.acknowledged >= 1_000
+    assert ["gateway-1", "node-1"] == [each.split()[2].strip(":") for each in printed if each.startswith("kill -9")]
+    assert "project-00 is closed" in printed[-1]
     assert 50 == len(site.rows("SELECT DISTINCT project FROM data"))

@@ -59,5 +59,5 @@ async def test_what_was_acknowledged_before_and_after_is_stored(tmp_path, monkey
             await until(lambda: len(ledger) > before + 200)
             stop.set()
             await sending
-            books = await until(lambda: (found := audit(settings.database, ledger)).missing == 0 and found)
-    assert (len(ledger), 0) == (books.stored, books.refused)
+            totals = await until(lambda: (found := audit(settings.database, ledger)).missing == 0 and found)
+    assert (len(ledger), 0) == (totals.stored, totals.refused)
