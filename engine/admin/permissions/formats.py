@@ -50,7 +50,7 @@ def nats_account(role: Role) -> str:
 
 def etcd_commands(role: Role) -> str:
     """Return commands for a shell, to be run as etcd's root. They make the role, and its user with the password that is
-    on stdin.
+    on stdin. If these exist, the commands add the permissions that are missing; they change no password.
     """
     grants = [*((key, "readwrite" if key in role.read else "write") for key in role.write)]
     grants += [(key, "read") for key in role.read if key not in role.write]
@@ -58,9 +58,9 @@ def etcd_commands(role: Role) -> str:
         *_comments(role),
         "# Run this as etcd's root, with the user's password on stdin.",
         "set -e",
-        f"etcdctl role add {role.name}",
+        f"etcdctl role get {role.name} > /dev/null 2>&1 || etcdctl role add {role.name}",
         *(_grant(role.name, key, kind) for key, kind in grants),
-        f"etcdctl user add {role.name} --interactive=false",
+        f"etcdctl user get {role.name} > /dev/null 2>&1 || etcdctl user add {role.name} --interactive=false",
         f"etcdctl user grant-role {role.name} {role.name}",
     ]
     return "\n".join(lines) + "\n"

@@ -98,6 +98,10 @@ class GuardedServers:
             capture_output=True,
         )  # fmt: skip
 
+    def make_again_in_etcd(self, name: str, stdin: str) -> None:
+        """Run the printed commands, as after an upgrade."""
+        self._run(etcd_commands(self.roles[name]), stdin, ETCDCTL_USER=f"{ROOT}:{PASSWORD}")
+
     def change_etcd_password(self, name: str, password: str) -> None:
         self._run(f"etcdctl user passwd {name} --interactive=false", password, ETCDCTL_USER=f"{ROOT}:{PASSWORD}")
 

@@ -39,10 +39,10 @@ producer-acme-imports = [
 ETCD = """\
 # Run this as etcd's root, with the user's password on stdin.
 set -e
-etcdctl role add producer-acme
+etcdctl role get producer-acme > /dev/null 2>&1 || etcdctl role add producer-acme
 etcdctl role grant-permission producer-acme read /evenlane/online/settings
 etcdctl role grant-permission producer-acme read /evenlane/online/accepted/acme
-etcdctl user add producer-acme --interactive=false
+etcdctl user get producer-acme > /dev/null 2>&1 || etcdctl user add producer-acme --interactive=false
 etcdctl user grant-role producer-acme producer-acme
 """
 
