@@ -9,7 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
 from evenlane.quota.topics.fields import number, optional, whole
 from evenlane.quota.topics.strict_json import TopicError, format_value, read_object, write_object
-from evenlane.ring.coordination.ports import Absent, PutKey
+from evenlane.ring.coordination.ports import Absent, Denied, PutKey
 from evenlane.ring.hashing import Layout
 
 if TYPE_CHECKING:
@@ -39,12 +39,17 @@ async def agree_cluster_config(coordination: Coordination, env: str, chosen: Map
     """Return the config of this environment. If etcd has none yet, write one made of `chosen` and the defaults.
 
     `chosen` holds the values that were set explicitly for this process. Raises ConfigError if one of them is invalid or
-    differs from the value in etcd; CoordinationError.
+    differs from the value in etcd; EvenlaneError if etcd has none and this user may not write it; CoordinationError.
     """
     own = _decode(chosen)
     key = names.key(env, "settings")
     while (stored := await coordination.get(key)) is None:
-        created = await coordination.txn([Absent(key)], [PutKey(key, _write(own))])
+        try:
+            created = await coordination.txn([Absent(key)], [PutKey(key, _write(own))])
+        except Denied as error:
+            raise EvenlaneError(
+                f"{error}: environment {env!r} does not exist, and this user may not create it: start a node first"
+            ) from error
         if created.succeeded:
             return own
     agreed = _read(stored.value, key)

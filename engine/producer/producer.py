@@ -13,7 +13,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.cluster.topics.template_cache import TemplateCache
-from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.cluster.topics.topic_cache import start_topics
 from evenlane.engine.control.templates.provisioner import TopicProvisioner
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.errors import ConfigError, ProducerClosed
@@ -184,8 +184,7 @@ class Producer:
                         etcd, self._settings.env, connections.config_known_so_far(self._settings)
                     )
                 if topics is None:
-                    topics = TopicCache(etcd, self._settings.env, self._settings.projects)
-                    await topics.start()
+                    topics = await start_topics(etcd, self._settings)
                     opened.push_async_callback(topics.close)
                     if isinstance(cluster_config, ClusterConfig) and self._settings.projects is None:
                         templates = TemplateCache(etcd, self._settings.env)

@@ -17,6 +17,10 @@ class Unavailable(CoordinationError):
     """The store didn't answer in time: whether a write was carried out is unknown."""
 
 
+class Denied(CoordinationError):
+    """The user has no permission for this request."""
+
+
 class LeaseGone(CoordinationError):
     """The lease under which a key was to be put has expired or was revoked; nothing was put."""
 

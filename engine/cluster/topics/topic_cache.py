@@ -11,14 +11,15 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.keys_watch import KeysWatch
 from evenlane.engine.cluster.topics.lost_topics import LostTopics
 from evenlane.engine.core.message.error_text import refusal, shorten
-from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.engine.errors import EvenlaneError, InvalidName, UnknownProject
 from evenlane.quota.topics.topic import Accepted, TopicError, decode_accepted
-from evenlane.ring.coordination.ports import Listing
+from evenlane.ring.coordination.ports import Denied, Listing
 from evenlane.ring.coordination.revisions import KeyRevisions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from evenlane.engine.base.config.settings import Settings
     from evenlane.quota.topics.topic import Topic
     from evenlane.ring.coordination.ports import Coordination, Event, KeyValue, Watch
 
@@ -27,6 +28,26 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _MOST_NAMED = 20  # per log entry
+
+
+async def start_topics(coordination: Coordination, settings: Settings) -> TopicCache:
+    """Return the started cache of a producer. Raises CoordinationError, or EvenlaneError if this user may not read the
+    topics.
+    """
+    topics = TopicCache(coordination, settings.env, settings.projects)
+    try:
+        await topics.start()
+    except Denied as error:
+        user = settings.etcd_user or "of the client certificate"
+        denied = f"{error}: the user {user} may not read"
+        if settings.projects is None:
+            raise EvenlaneError(
+                f"{denied} all topics of environment {settings.env!r}: set projects to those of this user"
+            ) from error
+        raise EvenlaneError(
+            f"{denied} the topics of {', '.join(settings.projects)}: set projects to those of this user"
+        ) from error
+    return topics
 
 
 class TopicCache:
@@ -56,11 +77,14 @@ class TopicCache:
         self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start following topics; return when all are known. Raises CoordinationError if etcd doesn't answer."""
+        """Start following topics; return when all are known. Raises CoordinationError if etcd doesn't answer, Denied if
+        this user may not read them.
+        """
         if self._watch is not None:
             raise RuntimeError("the topics are already being watched")
-        for key in ("settings", *(f"accepted/{project}" for project in self._projects or ())):
-            await self._coordination.get(names.key(self._env, key))  # a watch would wait silently for etcd
+        # A watch would wait silently for etcd, and for a permission. The prefix alone is the key of no topic.
+        for project in ("",) if self._projects is None else self._projects:
+            await self._coordination.get(f"{self._prefix}{project}")
         self._watch = self._make_watch()
         try:
             self._take(await anext(self._watch))

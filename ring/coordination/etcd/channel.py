@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from evenlane.ring.coordination.etcd.protos import install
-from evenlane.ring.coordination.ports import CoordinationError, LeaseGone, Unavailable
+from evenlane.ring.coordination.ports import CoordinationError, Denied, LeaseGone, Unavailable
 
 install()
 # gRPC's fork handlers sometimes kill a child between fork and exec; no child here uses gRPC without exec.
@@ -202,7 +202,7 @@ def explain_error(address: Address, error: grpc.RpcError) -> CoordinationError:
         return Unavailable(f"etcd at {address} does not answer: {_short(address, code, details)}")
     if "lease not found" in details:
         return LeaseGone(f"etcd at {address} no longer knows the lease: it has expired or was revoked")
-    return CoordinationError(f"etcd at {address} refuses: {details}")
+    return (Denied if details == "permission denied" else CoordinationError)(f"etcd at {address} refuses: {details}")
 
 
 def silent(address: Address) -> Unavailable:
