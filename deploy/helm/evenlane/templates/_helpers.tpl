@@ -41,6 +41,47 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- if and $v.nats.creds.existingSecret $v.nats.user }}{{ fail "nats.creds and nats.user are both set: use one of them" }}{{ end -}}
 {{- if and $v.reports.enabled (not $v.reports.existingClaim) }}{{ fail "reports.enabled is true, but reports.existingClaim is empty: name the claim on which reports are stored" }}{{ end -}}
+{{- if not (regexMatch "^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|@every [0-9hms]+|([0-9A-Za-z*?/,-]+ +){4}[0-9A-Za-z*?/,-]+)$" $v.reports.schedule) }}{{ fail (printf "reports.schedule %q is not a schedule of cron: write five fields, such as '5 * * * *'" $v.reports.schedule) }}{{ end -}}
+{{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$" $v.environment) }}{{ fail (printf "environment %q is not valid: 1 to 64 letters, digits or '-', the first a letter or digit" $v.environment) }}{{ end -}}
+{{- include "evenlane.checkSettings" . -}}
+{{- include "evenlane.checkScaling" . -}}
+{{- end }}
+
+{{/* Refuses settings in `config` and `extraEnv` that the chart sets from other values. */}}
+{{- define "evenlane.checkSettings" -}}
+{{- $own := .Files.Get "files/own-values.yaml" | fromYaml -}}
+{{- $config := .Values.config -}}
+{{- range $setting, $_ := $config -}}
+{{- if hasKey $own $setting }}{{ fail (printf "config.%s can't be set: %s" $setting (include "evenlane.instead" (get $own $setting))) }}{{ end -}}
+{{- end -}}
+{{- range .Values.extraEnv -}}
+{{- $setting := .name | trimPrefix "EVENLANE_" | lower -}}
+{{- if hasPrefix "EVENLANE_" .name -}}
+{{- if hasKey $own $setting }}{{ fail (printf "extraEnv can't set %s: %s" .name (include "evenlane.instead" (get $own $setting))) }}{{ end -}}
+{{- if or (hasKey $config $setting) (hasPrefix "scaling_" $setting) }}{{ fail (printf "extraEnv can't set %s: set config.%s instead" .name $setting) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $config.group_qps $config.max_group_qps }}{{ if gt (float64 $config.group_qps) (float64 $config.max_group_qps) }}{{ fail (printf "config.group_qps (%v) is above config.max_group_qps (%v)" $config.group_qps $config.max_group_qps) }}{{ end }}{{ end -}}
+{{- end }}
+
+{{- define "evenlane.instead" -}}
+{{- if . }}set {{ . }} instead{{ else }}the chart does{{ end -}}
+{{- end }}
+
+{{/* Refuses a scaler with which nodes don't start, or that can't reach Kubernetes. */}}
+{{- define "evenlane.checkScaling" -}}
+{{- $v := .Values -}}
+{{- $policy := $v.config.scaling_policy | default "rules" -}}
+{{- $target := $v.config.scaling_target | default "" -}}
+{{- if and $target (not (regexMatch "^ *p[5-9][0-9](\\.[0-9]{1,4})? +wait +[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)? *$" $target)) }}{{ fail (printf "config.scaling_target %q is not a target: write p99 wait 2s, with p50 to p99.9999 and 1ms to 1d" $target) }}{{ end -}}
+{{- if and (eq $policy "need") (not $target) }}{{ fail "config.scaling_policy is need, but has no target: set config.scaling_target, such as 'p99 wait 2s'" }}{{ end -}}
+{{- if and (eq $policy "rules") $target }}{{ fail "config.scaling_target is set, but the policy rules has no target: leave it out, or set config.scaling_policy to need" }}{{ end -}}
+{{- $above := float64 (ternary $v.config.scaling_projects_above 50 (hasKey $v.config "scaling_projects_above")) -}}
+{{- $below := float64 (ternary $v.config.scaling_projects_below 2 (hasKey $v.config "scaling_projects_below")) -}}
+{{- $cpu := ternary $v.config.scaling_cpu "90%" (hasKey $v.config "scaling_cpu") | toString | trimSuffix "%" | float64 -}}
+{{- if and (eq $policy "rules") (not $cpu) (not $above) (not $below) }}{{ fail "config.scaling_policy is rules, but has no metric: set config.scaling_cpu, config.scaling_projects_above or config.scaling_projects_below" }}{{ end -}}
+{{- if and $above $below (ge $below $above) }}{{ fail (printf "config.scaling_projects_below (%v) is not below config.scaling_projects_above (%v)" $below $above) }}{{ end -}}
+{{- if and (eq $v.scaling.mode "leader") $v.networkPolicy.enabled $v.networkPolicy.egress.enabled (not $v.networkPolicy.egress.to) }}{{ fail "scaling.mode is leader, but networkPolicy.egress allows nobody to reach the Kubernetes API: add its address to networkPolicy.egress.to" }}{{ end -}}
 {{- end }}
 
 {{/* Secrets that become files: a setting that names the file, the secret, and its key. */}}
