@@ -7,6 +7,7 @@ import nats
 import pytest
 from nats.js.errors import NotFoundError
 
+from examples.iot.control import announce
 from examples.iot.ingress import CONSUMER, CONTROL, MQTT
 from tests.support.until import until
 
@@ -27,6 +28,12 @@ async def publish_raw(site, *lines: bytes) -> None:
     await writer.wait_closed()
 
 
+def publication(subject: str, header: bytes) -> bytes:
+    """The line of the protocol that publishes `{}` with a header."""
+    headers = b"NATS/1.0%s\r\n\r\n" % header
+    return b"HPUB %s %d %d\r\n%s{}\r\n" % (subject.encode(), len(headers), len(headers) + 2, headers)
+
+
 async def test_message_that_cant_be_read_stops_no_gateway(site):
     """Nested too deeply, not UTF-8, a partition of 5,000 digits: each is stored, or refused with one sentence."""
     data, announcement = site.subject("data", "good"), site.subject("announce", "good")
@@ -44,9 +51,9 @@ async def test_message_that_cant_be_read_stops_no_gateway(site):
         site,
         b"PUB handler.data.partitions.p\xff 2\r\n{}\r\n",
         b"PUB handler.data.partitions.p1.\xff.data 2\r\n{}\r\n",
-        b"HPUB %s 16 18\r\nNATS/1.0 \xff\xff\xff\r\n\r\n{}\r\n" % announcement.encode(),
+        *(publication(announcement, header) for header in (b" \xff\xff\xff", b" 409 Gone", b"\r\nStatus: x")),
     )
-    refusals = await until(lambda: len(found := site.refusals()) == 9 and found)
+    refusals = await until(lambda: len(found := site.refusals()) == 11 and found)
     assert all("\n" not in reason and len(reason) < 400 for _, reason in refusals)
 
     for number in range(5):
@@ -56,6 +63,21 @@ async def test_message_that_cant_be_read_stops_no_gateway(site):
     assert all(part.is_running for part in site.platform.gateways)
     printed = "".join(part.log.read_text() for part in site.platform.gateways)
     assert "Traceback" not in printed, printed
+
+
+async def test_answer_that_cant_be_read_stops_no_operator(site):
+    """Somebody publishes on the subject of answers while an operator waits for his."""
+    client = await nats.connect(site.settings.nats)
+
+    async def disturb() -> None:
+        while True:
+            await client.publish(site.subject("response", "fresh"), b'{"project": "\xff"}')
+            await client.flush()
+
+    disturbing = asyncio.create_task(disturb())
+    assert "open" == (await announce("fresh", site.settings)).state
+    disturbing.cancel()
+    await client.close()
 
 
 async def test_consumers_that_somebody_deletes_are_created_again(site):
