@@ -8,7 +8,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from evenlane.engine.base.config.settings import KEYS, load
+from evenlane.engine.base.config.settings import load
 from tests.dashboards.files import program
 from tests.deploy.charts import CHART, LEAST, MOST, SCALED, SECRET_OF, merged, node, pod_specs, render
 from tests.support import ROOT
@@ -286,7 +286,6 @@ def test_metrics_have_the_job_that_alerts_expect():
     assert spec["selector"]["matchLabels"].items() <= labels.items()
 
 
-@pytest.mark.skipif("scaling" not in KEYS, reason="nodes have no scaler")
 @pytest.mark.parametrize("mode", SCALED)
 def test_node_accepts_the_settings_of_its_scaler(mode, tmp_path):
     """The node scales as the chart does, within the same bounds."""

@@ -44,6 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not (regexMatch "^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|@every [0-9hms]+|([0-9A-Za-z*?/,-]+ +){4}[0-9A-Za-z*?/,-]+)$" $v.reports.schedule) }}{{ fail (printf "reports.schedule %q is not a schedule of cron: write five fields, such as '5 * * * *'" $v.reports.schedule) }}{{ end -}}
 {{- if not (regexMatch "^[A-Za-z0-9][A-Za-z0-9-]{0,63}$" $v.environment) }}{{ fail (printf "environment %q is not valid: 1 to 64 letters, digits or '-', the first a letter or digit" $v.environment) }}{{ end -}}
 {{- include "evenlane.checkSettings" . -}}
+{{- include "evenlane.checkBounds" . -}}
 {{- include "evenlane.checkScaling" . -}}
 {{- end }}
 
@@ -61,19 +62,48 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if or (hasKey $config $setting) (hasPrefix "scaling_" $setting) }}{{ fail (printf "extraEnv can't set %s: set config.%s instead" .name $setting) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- if and $config.group_qps $config.max_group_qps }}{{ if gt (float64 $config.group_qps) (float64 $config.max_group_qps) }}{{ fail (printf "config.group_qps (%v) is above config.max_group_qps (%v)" $config.group_qps $config.max_group_qps) }}{{ end }}{{ end -}}
+{{- end }}
+
+{{/* A duration in seconds, or a size in bytes. */}}
+{{- define "evenlane.amount" -}}
+{{- $units := dict "none" 1 "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 "KiB" 1024 "MiB" 1048576 "GiB" 1073741824 "kB" 1000 "MB" 1000000 "GB" 1000000000 -}}
+{{- if kindIs "string" . }}{{ mulf (regexFind "^[0-9.]+" .) (get $units (regexFind "[A-Za-z]*$" . | default "none")) }}{{ else }}{{ . }}{{ end -}}
+{{- end }}
+
+{{/* Refuses durations and sizes with a unit that are out of bounds. The schema has the bounds of plain numbers. */}}
+{{- define "evenlane.checkBounds" -}}
+{{- $config := .Values.config -}}
+{{- $bounds := .Files.Get "files/bounds.yaml" | fromYaml -}}
+{{- range $setting, $value := $config -}}
+{{- if and (kindIs "string" $value) (hasKey $bounds $setting) -}}
+{{- $of := get $bounds $setting -}}
+{{- $is := include "evenlane.amount" $value | float64 -}}
+{{- if not (and $of.zero (eq $is 0.0)) -}}
+{{- if or (lt $is $of.low) (gt $is $of.high) (and $of.whole (ne $is (floor $is))) }}{{ fail (printf "config.%s %q is not %s" $setting $value $of.what) }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $keep := ternary $config.dead_letter_keep "30d" (hasKey $config "dead_letter_keep") -}}
+{{- $window := ternary $config.duplicate_window "30s" (hasKey $config "duplicate_window") -}}
+{{- if lt (include "evenlane.amount" $keep | float64) (include "evenlane.amount" $window | float64) }}{{ fail (printf "config.dead_letter_keep (%v) is less than config.duplicate_window (%v)" $keep $window) }}{{ end -}}
+{{- $group := float64 (ternary $config.group_qps 50 (hasKey $config "group_qps")) -}}
+{{- $most := float64 (ternary $config.max_group_qps 150 (hasKey $config "max_group_qps")) -}}
+{{- if gt $group $most }}{{ fail (printf "config.group_qps (%v) is above config.max_group_qps (%v)" $group $most) }}{{ end -}}
 {{- end }}
 
 {{- define "evenlane.instead" -}}
-{{- if . }}set {{ . }} instead{{ else }}the chart does{{ end -}}
+{{- if . }}set {{ . }} instead{{ else }}the chart sets it{{ end -}}
 {{- end }}
 
 {{/* Refuses a scaler with which nodes don't start, or that can't reach Kubernetes. */}}
 {{- define "evenlane.checkScaling" -}}
 {{- $v := .Values -}}
 {{- $policy := $v.config.scaling_policy | default "rules" -}}
-{{- $target := $v.config.scaling_target | default "" -}}
-{{- if and $target (not (regexMatch "^ *p[5-9][0-9](\\.[0-9]{1,4})? +wait +[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)? *$" $target)) }}{{ fail (printf "config.scaling_target %q is not a target: write p99 wait 2s, with p50 to p99.9999 and 1ms to 1d" $target) }}{{ end -}}
+{{- $target := $v.config.scaling_target | default "" | trim -}}
+{{- $wait := regexFind "[0-9.]+(ms|s|m|h|d)?$" $target -}}
+{{- $isTarget := regexMatch "^p[5-9][0-9](\\.[0-9]{1,4})? +wait +[0-9]+(\\.[0-9]+)?(ms|s|m|h|d)?$" $target -}}
+{{- if $isTarget }}{{ $wait_s := include "evenlane.amount" $wait | float64 }}{{ $isTarget = and (ge $wait_s 0.001) (le $wait_s 86400.0) }}{{ end -}}
+{{- if and $target (not $isTarget) }}{{ fail (printf "config.scaling_target %q is not a target: write p99 wait 2s, with p50 to p99.9999 and 1ms to 1d" $target) }}{{ end -}}
 {{- if and (eq $policy "need") (not $target) }}{{ fail "config.scaling_policy is need, but has no target: set config.scaling_target, such as 'p99 wait 2s'" }}{{ end -}}
 {{- if and (eq $policy "rules") $target }}{{ fail "config.scaling_target is set, but the policy rules has no target: leave it out, or set config.scaling_policy to need" }}{{ end -}}
 {{- $above := float64 (ternary $v.config.scaling_projects_above 50 (hasKey $v.config "scaling_projects_above")) -}}
