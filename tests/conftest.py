@@ -56,6 +56,7 @@ def _default_logging() -> Iterator[None]:
     """Restore the defaults: a command in this process configures logging, maybe with too high a level for others."""
     yield
     structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()  # `run` binds its node's id
 
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")

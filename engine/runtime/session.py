@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -117,7 +118,9 @@ class Session:
         resources.push_async_callback(store.close)
         if not await self._run_unless_stopped(self._wait_for_answer(store.open)):
             return False
-        await cluster.prepare(store)
+        # A cluster of NATS servers may be electing leaders, also of streams that another node creates at this moment.
+        if not await self._run_unless_stopped(self._wait_for_answer(partial(cluster.prepare, store))):
+            return False
         if not self._is_rejoin:
             for risk in await store.find_risks():
                 _log.warning("acknowledged messages may be lost", cause=risk)

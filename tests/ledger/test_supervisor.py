@@ -147,7 +147,7 @@ async def die_as_a_lender(nodes):
     groups = {node: skewed.groups_of(SimpleNamespace(name=node)) for node in nodes.ids}
     *_, hot, lender = sorted((node for node in nodes.ids if groups[node]), key=lambda node: len(groups[node]))
     await skewed.put(groups[hot], 600)
-    await skewed.fast(round(QPS - QPS * len(groups[lender]) / GROUPS / 2), 0)  # more than without this lender
+    await skewed.fast(round(QPS - QPS * len(groups[lender]) / GROUPS / 2), 0, groups[hot])  # more than without this one
     killed = now_ns()
     nodes.kill(lender)
     await until(lambda: nodes.lent_by(lender, killed), 30, "the record of its loans")
