@@ -17,6 +17,7 @@ from evenlane.engine.admin.plan import view
 from evenlane.engine.admin.why.client import why
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.core.export_port import Range
 from evenlane.ring.coordination.ports import CoordinationError
 from tests.support.permissions.guarded import ENV, PASSWORD, ROOT, GuardedServers
@@ -26,10 +27,18 @@ pytestmark = pytest.mark.real
 PARTITIONS = 4
 
 
+async def begin(servers):
+    """Start the servers, and create the environment: any test may be the first on them."""
+    await servers.start()
+    etcd = connections.etcd(servers.settings("node"))
+    await agree_cluster_config(etcd, ENV, {"partitions": PARTITIONS})
+    await etcd.close()
+
+
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
     made = GuardedServers(tmp_path_factory.mktemp("guarded"))
-    asyncio.run(made.start())
+    asyncio.run(begin(made))
     yield made
     asyncio.run(made.stop())
 
@@ -38,7 +47,7 @@ def servers(tmp_path_factory):
 def apart(tmp_path_factory):
     """Servers on which the producers of some projects have NATS accounts of their own."""
     made = GuardedServers(tmp_path_factory.mktemp("apart"), accounts=True)
-    asyncio.run(made.start())
+    asyncio.run(begin(made))
     yield made
     asyncio.run(made.stop())
 
