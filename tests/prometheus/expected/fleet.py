@@ -2,7 +2,7 @@
 
 from evenlane.engine.base.troubles import KINDS
 from tests.prometheus import load
-from tests.prometheus.expect import ONE, ZERO, Check, Span, by, exactly, one
+from tests.prometheus.expect import NOTHING, ONE, ZERO, Check, Span, by, exactly, one
 from tests.prometheus.expected import common
 from tests.prometheus.expected.alerting import firing
 from tests.prometheus.expected.common import by_node, rate
@@ -18,6 +18,8 @@ def _first(seen: Seen) -> dict[str, Check]:
     most = max(len(_projects(seen, node)) for node in seen.nodes)
     return {
         "stat / Nodes / A": one(exactly(len(seen.nodes))),
+        "timeseries / Nodes that there should be / A": NOTHING,  # only with an autoscaler
+        "timeseries / Nodes that there should be / B": one(exactly(len(seen.nodes))),
         "stat / Partitions nobody owns / A": one(ZERO),
         "stat / Alerts that fire / A": one(exactly(len(firing(seen)))),
         "stat / Latest against target / A": one(common.over_target(seen, "aged")),
