@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PARTNERS = 6  # nodes considered per partition
 _PASSES = 3
-_EXTRA = 4  # one move more than needed for each so many needed ones
+_EXTRA = 4  # one move more than needed for every four
 
 
 class _Step(NamedTuple):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evenlane.ring.placement.nearby import Nearby
     from evenlane.ring.placement.preference import Preference
 
-_LOAD = 8  # a run's load counts so many times as much as its number of partitions
+_LOAD = 8  # the weight of a run's load against its number of partitions
 
 
 class Orphans:

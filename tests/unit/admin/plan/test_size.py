@@ -36,7 +36,7 @@ def sized(load):
 
 
 def carries(load, nodes):
-    """Whether so many nodes have the slots and the cores for the load, at 70 % of both."""
+    """Whether this number of nodes has the slots and the cores for the load, at 70 % of both."""
     cpu_s = load.handler_cpu_s + costs.NODE_CPU_US[load.build] * 1e-6
     tolerance = 1 + 1e-6
     slots = nodes * load.concurrency * BUSY * tolerance >= load.qps * load.handler_s

@@ -52,7 +52,7 @@ def test_demand_is_at_least_what_is_used_and_at_most_the_quota_beyond_it(
 
 
 def played(*looks, seconds=60, part=1.0, topics=None):
-    """The load after so many seconds of rounds with these counters per second: `(project, backlog, reason, arrived,
+    """The load after `seconds` of rounds with these counters per second: `(project, backlog, reason, arrived,
     attempts, slot seconds)`.
     """
     known = tenants()
