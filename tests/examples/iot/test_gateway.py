@@ -75,7 +75,7 @@ async def running(path, wire, streams, queues):
 @example(subject=ANNOUNCE, body=DEEP, source=CONTROL)
 @example(subject=Subjects().format("data", ODD_PARTITIONS[0], "good"), body=b"", source=MQTT)
 def test_forwarder_raises_only_errors_of_evenlane(subject, body, source):
-    """Any subject and any body, taken and refused."""
+    """Any subject and any body, taken and refused: an error of another kind would end the gateway's worker."""
 
     async def forward():
         wire = Wire()

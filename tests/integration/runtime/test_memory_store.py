@@ -5,16 +5,16 @@ import itertools
 import os
 import subprocess
 import sys
-from contextlib import asynccontextmanager
 
 import pytest
 
-from evenlane import Engine, Producer
+from evenlane import Producer
 from evenlane.engine.admin.why.client import why
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.control.topics.client import TopicClient
+from tests.support.node.running import running_engine
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -36,19 +36,6 @@ async def settings(etcd_server):
     return made
 
 
-@asynccontextmanager
-async def engine(settings, handle):
-    ready = asyncio.Event()
-    async with Engine(handle, settings=settings, on_ready=lambda *_: ready.set()) as made:
-        running = asyncio.create_task(made.run())
-        try:
-            await asyncio.wait_for(ready.wait(), 60)
-            yield made
-        finally:
-            made.stop()
-            assert await running, "all started messages are settled"
-
-
 async def test_messages_are_handled_and_retried(settings):
     """The producer's argument `store` names the store."""
     handled = []
@@ -59,7 +46,7 @@ async def test_messages_are_handled_and_retried(settings):
             raise ValueError
 
     other = Settings(etcd=settings.etcd, env=settings.env)
-    async with engine(settings, handle), Producer(settings=other, store=settings.store[0]) as producer:
+    async with running_engine(settings, handle), Producer(settings=other, store=settings.store[0]) as producer:
         await producer.put("acme", b"once", priority="high")
         await producer.put("acme", b"later", delay=0.1)
         await producer.put("acme", b"again")
@@ -71,9 +58,9 @@ async def test_backlog_outlasts_node_and_is_settled_once(settings):
     handled = []
     async with Producer(settings=settings) as producer:
         await producer.put("acme", b"x")
-    async with engine(settings, lambda message: handled.append(message.body)):
+    async with running_engine(settings, lambda message: handled.append(message.body)):
         await until(lambda: handled)
-    async with engine(settings, lambda message: handled.append(message.body)):
+    async with running_engine(settings, lambda message: handled.append(message.body)):
         pass
     assert [b"x"] == handled, "settled once"
 
@@ -85,7 +72,7 @@ async def test_node_answers_requests_of_its_process(settings):
         begun.set()
         await release.wait()
 
-    async with engine(settings, handle), Producer(settings=settings) as producer:
+    async with running_engine(settings, handle), Producer(settings=settings) as producer:
         await producer.put("acme", b"x")
         await begun.wait()
         try:

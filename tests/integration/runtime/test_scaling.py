@@ -1,7 +1,6 @@
 """Scaling by real nodes on real servers, one test for each way to carry it out (P10)."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import aiohttp
@@ -9,7 +8,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane import Engine, Producer, Put, Settings
+from evenlane import Producer, Put, Settings
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
@@ -18,6 +17,7 @@ from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.engine.scaler.keda.protos import CLASSES, METHODS, SERVICE
 from evenlane.ring.membership.records import NodeRecord, decode
 from tests.support.kubernetes import KubernetesApi
+from tests.support.node.running import running_engine
 from tests.support.topics import put_specs
 from tests.support.until import until
 
@@ -32,20 +32,6 @@ def settings(nats_server, etcd_server, env):
     )  # fmt: skip
 
 
-@asynccontextmanager
-async def running(settings, handle=lambda _message: None):
-    """A node, until it is asked to stop here or by the test."""
-    ready = asyncio.Event()
-    async with Engine(handle, settings=settings, on_ready=lambda *_: ready.set()) as engine:
-        task = asyncio.create_task(engine.run())
-        try:
-            await asyncio.wait_for(ready.wait(), 60)
-            yield engine
-        finally:
-            engine.stop()
-            assert await task, "all started messages are settled"
-
-
 async def metric(engine):
     async with aiohttp.ClientSession() as session, session.get(f"{engine.http.address}/metrics") as page:
         lines = (await page.text()).splitlines()
@@ -54,16 +40,16 @@ async def metric(engine):
 
 async def test_metric_for_an_autoscaler_has_the_number_of_nodes(settings):
     """P10: one node, and two are the least."""
-    async with running(replace(settings, scaling="hpa")) as engine:
+    async with running_engine(replace(settings, scaling="hpa")) as engine:
         assert await until(lambda: metric(engine)) == f'evenlane_desired_nodes{{env="{settings.env}"}} 2.0'
 
 
 async def test_nodes_with_different_settings_scale_nothing(settings):
     """P10: two at once are refused, and one sentence in the log names the nodes."""
     with capture_logs() as lines:
-        async with running(replace(settings, scaling="hpa")) as engine:
+        async with running_engine(replace(settings, scaling="hpa")) as engine:
             await until(lambda: metric(engine))
-            async with running(replace(settings, node="b", scaling="keda", scaling_listen="127.0.0.1:0")):
+            async with running_engine(replace(settings, node="b", scaling="keda", scaling_listen="127.0.0.1:0")):
                 refused = await until(
                     lambda: [line for line in lines if line["event"] == "the number of nodes can't be changed"]
                 )
@@ -77,7 +63,7 @@ async def test_keda_is_answered_by_a_node(settings):
     """P10."""
     address = f"127.0.0.1:{free_port()}"
     async with (
-        running(replace(settings, scaling="keda", scaling_listen=address)),
+        running_engine(replace(settings, scaling="keda", scaling_listen=address)),
         grpc.aio.insecure_channel(address) as channel,
     ):
         method = METHODS["GetMetrics"]
@@ -116,7 +102,10 @@ async def test_scale_in_by_the_leader_ends_no_running_handler(settings, tmp_path
             settings, scaling="leader", scaling_deployment="nodes", scaling_namespace="prod", scaling_api=api.url,
             scaling_token_file=api.token, scaling_ca=api.ca, scaling_min=1, scaling_rest=0.0,
         )  # fmt: skip
-        async with running(leading, handle) as first, running(replace(leading, node="b"), handle) as second:
+        async with (
+            running_engine(leading, handle) as first,
+            running_engine(replace(leading, node="b"), handle) as second,
+        ):
             await until(lambda: second.node.partitions and len(first.node.partitions) < 4)
             async with Producer(settings=settings) as producer:
                 for group in range(4):
@@ -150,7 +139,7 @@ async def test_node_counts_messages_that_wait_for_slots_and_not_those_that_wait_
         settings, scaling="hpa", scaling_policy="need", scaling_target="p99 wait 1s", scaling_recovery=5.0,
         scaling_max=9, concurrency=2, lease_ttl=2.0,
     )  # fmt: skip
-    async with running(needs, handle) as engine, Producer(settings=settings) as producer:
+    async with running_engine(needs, handle) as engine, Producer(settings=settings) as producer:
         await producer.put_many([Put("acme", b"x") for _ in range(5_000)])
         await until(lambda: _has_blocked(load))
         assert 2 == await until(lambda: engine.desired_nodes)
@@ -168,5 +157,5 @@ async def _has_blocked(load):
 async def test_leader_outside_of_a_pod_does_not_start(settings):
     """P10: one sentence says what to set."""
     with pytest.raises(ConfigError, match=r"^scaling: leader needs the Kubernetes API: run the node in a pod, or set"):
-        async with running(replace(settings, scaling="leader", scaling_deployment="nodes")):
+        async with running_engine(replace(settings, scaling="leader", scaling_deployment="nodes")):
             raise AssertionError("it has started")

@@ -8,7 +8,7 @@ import nats
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane import BacklogFull, Engine, EvenlaneError, InvalidPut, Producer, Put, PutRefused, Receipt, Reject, Topics
+from evenlane import BacklogFull, EvenlaneError, InvalidPut, Producer, Put, PutRefused, Receipt, Reject, Topics
 from evenlane.engine.admin.backlog.peek import peek
 from evenlane.engine.admin.backlog.purge import purge
 from evenlane.engine.admin.dead_letters import client as dead_letters
@@ -20,6 +20,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.core.export_port import Range
 from evenlane.ring.coordination.ports import CoordinationError
+from tests.support.node.running import running_engine
 from tests.support.permissions.guarded import ENV, PASSWORD, ROOT, GuardedServers
 from tests.support.until import until
 
@@ -57,18 +58,10 @@ def either(request):
     return request.getfixturevalue("servers" if request.param == "one account" else "apart")
 
 
-@asynccontextmanager
-async def node(servers, handle):
-    ready = asyncio.Event()
-    settings = servers.settings("node", partitions=PARTITIONS, meter_interval=0.2, settle_interval=0.01)
-    async with Engine(handle, settings=settings, on_ready=lambda *_: ready.set()) as made:
-        running = asyncio.create_task(made.run())
-        try:
-            await asyncio.wait_for(ready.wait(), 60)
-            yield made
-        finally:
-            made.stop()
-            assert await running, "all started messages are settled"
+def node(servers, handle):
+    return running_engine(
+        servers.settings("node", partitions=PARTITIONS, meter_interval=0.2, settle_interval=0.01), handle
+    )
 
 
 async def set_topics(servers, **fields):
