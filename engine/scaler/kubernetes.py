@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 
 from evenlane.engine.base import tls
+from evenlane.engine.base.http_body import read_body
 from evenlane.engine.control.scaling.target import Scale, ScaleError
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
@@ -77,7 +78,7 @@ class DeploymentScale:
                 aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context or True), timeout=timeout) as session,
                 session.request(verb, self._url, data=data, headers=headers, allow_redirects=False) as response,
             ):
-                text = await _read_body(response)
+                text = await read_body(response, _MOST_BYTES)
                 status = response.status
         except aiohttp.ClientConnectorCertificateError as error:
             raise ScaleError(await self._explain_certificate(error)) from error
@@ -119,16 +120,6 @@ class DeploymentScale:
             " again",
         }
         return sentences.get(status, f"the Kubernetes API at {self._api} answers {status} to a {verb} of {self._what}")
-
-
-async def _read_body(response: aiohttp.ClientResponse) -> bytes:
-    """Read the body, which may come in parts; of a longer one the first `_MOST_BYTES` or a few more."""
-    body = bytearray()
-    async for part in response.content.iter_any():
-        body += part
-        if len(body) >= _MOST_BYTES:
-            break
-    return bytes(body)
 
 
 def find_deployment(settings: ScalingSettings, environ: Mapping[str, str], account: Path = ACCOUNT) -> DeploymentScale:

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 
 from evenlane.engine.base.durations import format_duration
+from evenlane.engine.base.http_body import read_body
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 
@@ -122,7 +123,7 @@ async def read_sync(urls: Sequence[str], tls: ssl.SSLContext | None) -> list[Ser
 async def _read_one(client: aiohttp.ClientSession, url: str, tls: ssl.SSLContext | None) -> ServerSync | Unknown:
     try:
         async with client.get(f"{url}/varz", ssl=tls if tls is not None else True) as response:
-            varz = msgspec.json.decode(await response.content.read(_MOST_BYTES), type=_Varz)
+            varz = msgspec.json.decode(await read_body(response, _MOST_BYTES), type=_Varz)
     except TimeoutError:
         return Unknown(url, f"no answer within {_ANSWER_S:g} s")
     except (aiohttp.ClientError, OSError) as error:

@@ -62,3 +62,9 @@ async def test_monitoring_address_that_does_not_tell_is_explained(nats_server, e
         assert [Unknown] == [type(found) for found in await read_from(odd)]
     [risk] = await risks(nats_server, (closed,))
     assert risk.startswith(f"whether the NATS server at {closed} syncs isn't known")
+
+
+async def test_answer_that_comes_in_parts_is_read_whole():
+    """L: the answer of a server with many accounts is longer than one packet."""
+    varz = b'{"server_name": "n1", "note": "' + b"x" * 200_000 + b'", "jetstream": {"config": {"sync_always": true}}}'
+    assert [ServerSync("n1", always=True, interval_s=0.0)] == await read_from(varz)
