@@ -35,11 +35,11 @@ DEV := $(VENV)/dev.stamp
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install demo iot test test-full test-compiled compiled wheel image-context image release faults rows check audit tools dashboards docs bench lock clean
+.PHONY: help install demo iot test test-full test-kubernetes test-compiled compiled wheel image-context image release faults rows check audit tools dashboards docs bench lock clean
 
 help: ## Print this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r target text; do \
-		printf '  make %-13s %s\n' "$$target" "$$text"; done
+		printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 install: $(DEV) ## Make .venv with everything to work on Evenlane
 
@@ -50,12 +50,18 @@ iot: $(DEV) ## Run a device platform: devices by MQTT, a gateway and a node that
 	$(BIN)/python -m examples.iot $(ARGS)
 
 test: $(DEV) tools ## Run the tests, without the long ones
-	$(BIN)/python -m pytest -q -m "not full and not alone" $(SPREAD)
+	$(BIN)/python -m pytest -q -m "not full and not alone and not kubernetes" $(SPREAD)
 	$(BIN)/python -m pytest -q -m "not full and alone" $(ALONE)
 
 test-full: $(DEV) tools ## Run all tests, the long ones too
-	$(BIN)/python -m pytest -q -m "not alone" $(SPREAD)
+	$(BIN)/python -m pytest -q -m "not alone and not kubernetes" $(SPREAD)
 	$(BIN)/python -m pytest -q -m alone $(ALONE)
+
+test-kubernetes: $(DEV) ## Test scaling and the chart on an API server, which is built from Debian's source first (root, 11 min)
+	sh tests/kubernetes/build.sh $(TOOLS)
+	npm install --silent --no-save --no-package-lock --prefix $(TOOLS)/npm @kubernetes-models/keda@0.4.2 \
+		@kubernetes-models/prometheus-operator@6.0.0 typescript@7.0.2
+	$(BIN)/python -m pytest -q -m kubernetes tests/contract/scaler tests/kubernetes $(ARGS)
 
 wheel: $(DEV) ## Build two wheels into dist: pure Python, and compiled for this platform (needs a C compiler)
 	rm -rf dist
@@ -70,7 +76,7 @@ compiled: wheel
 		for room in $(ROOMS); do mv evenlane/$$room $$room && ln -s ../$$room evenlane/$$room || exit 1; done
 
 test-compiled: compiled tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
-	cd $(COMPILED) && $(RUN_COMPILED) -m pytest -q -m "not full and not alone and not source" \
+	cd $(COMPILED) && $(RUN_COMPILED) -m pytest -q -m "not full and not alone and not source and not kubernetes" \
 		$(SPREAD) $(ARGS)
 
 image-context: $(DEV)

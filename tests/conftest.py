@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.spark.session import session
+from tests.support.kubernetes.api_server import ApiServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -125,6 +126,15 @@ def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer
 def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
     """An etcd for all tests that share one. A test that kills it must restart it."""
     server = EtcdServer(tmp_path_factory.mktemp("etcd"), fast=True)
+    asyncio.run(server.start())
+    yield server
+    asyncio.run(server.stop())
+
+
+@pytest.fixture(scope="session")
+def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """An API server of Kubernetes for all tests that share one."""
+    server = ApiServer(tmp_path_factory.mktemp("kubernetes"))
     asyncio.run(server.start())
     yield server
     asyncio.run(server.stop())

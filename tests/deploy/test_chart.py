@@ -223,7 +223,7 @@ def test_keda_reaches_a_node():
     assert ("external", expected) == (trigger["type"], trigger["metadata"])
     service = objects["Service", "shop-evenlane-scaler"]["spec"]
     _, container = node(objects)
-    assert {"name": "scaler", "containerPort": 6000} in container["ports"]
+    assert {"name": "scaler", "containerPort": 6000, "protocol": "TCP"} in container["ports"]
     _, ingress = objects["NetworkPolicy", "shop-evenlane"]["spec"]["ingress"]
     keda = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "keda"}}}
     assert {"ports": [{"port": "scaler"}], "from": [keda]} == ingress

@@ -16,7 +16,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.engine.scaler.keda.protos import CLASSES, METHODS, SERVICE
 from evenlane.ring.membership.records import NodeRecord, decode
-from tests.support.kubernetes import KubernetesApi
+from tests.support.kubernetes.stand_in import KubernetesApi
 from tests.support.node.running import running_engine
 from tests.support.topics import put_specs
 from tests.support.until import until

@@ -1,4 +1,7 @@
-"""The scale of a Deployment, against a stand-in of the Kubernetes API (P10)."""
+"""The scale of a Deployment: requests, certificates, and answers that are no scale (P10).
+
+tests/contract/scaler has what the real API server answers, too.
+"""
 
 from datetime import UTC, datetime
 
@@ -8,7 +11,7 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.control.scaling.target import Scale, ScaleError
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.scaler.kubernetes import DeploymentScale, find_deployment
-from tests.support.kubernetes import KubernetesApi
+from tests.support.kubernetes.stand_in import KubernetesApi
 
 PATH = "/apis/apps/v1/namespaces/prod/deployments/nodes/scale"
 
@@ -40,55 +43,6 @@ async def test_reads_and_changes_the_replicas_with_two_requests(api):
     assert [("get", PATH), ("patch", PATH)] == api.requests
     await target.change(6, (await target.read()).version)
     assert 6 == api.replicas["prod", "nodes"]
-
-
-async def test_deployment_without_replicas_has_none(api):
-    """P10: the API leaves a 0 out."""
-    api.replicas["prod", "nodes"] = 0
-    assert 0 == (await deployment(api).read()).replicas
-
-
-async def test_change_by_somebody_else_is_not_overwritten(api):
-    """P10: a 409."""
-    target = deployment(api)
-    version = (await target.read()).version
-    await target.change(4, version)
-    assert await refusal(target.change(9, version)) == (
-        "somebody else has changed the scale of Deployment 'nodes' in namespace 'prod' in the same moment (409): the"
-        " next look decides again"
-    )
-    assert 4 == api.replicas["prod", "nodes"]
-
-
-async def test_deployment_that_isnt_there(api):
-    """P10: a 404."""
-    api.named.add("nodse")
-    assert await refusal(deployment(api, "nodse").read()) == (
-        "there is no Deployment 'nodse' in namespace 'prod' (404): scaling_deployment and scaling_namespace name the"
-        " one of the nodes"
-    )
-
-
-@pytest.mark.parametrize("verb", ["get", "patch"])
-async def test_role_that_is_missing(verb, api):
-    """P10: a 403."""
-    api.role.discard(verb)
-    target = deployment(api)
-    call = target.read() if verb == "get" else target.change(5, "100")
-    assert await refusal(call) == (
-        f"the Kubernetes API doesn't let the nodes' service account {verb} the scale of Deployment 'nodes' in namespace"
-        " 'prod' (403): it needs a Role with get and patch of deployments/scale, for the name 'nodes'"
-    )
-    assert 3 == api.replicas["prod", "nodes"]
-
-
-async def test_token_is_read_for_each_request(api):
-    """P10: Kubernetes renews the token of a pod about every hour."""
-    target = deployment(api)
-    api.tokens = {"second-token"}
-    assert f"the Kubernetes API doesn't accept the token of {api.token} (401)" == await refusal(target.read())
-    api.token.write_text("second-token")
-    assert 3 == (await target.read()).replicas
 
 
 async def test_api_with_another_certificate_gets_no_token(api, tmp_path):
@@ -149,12 +103,6 @@ async def test_answer_that_comes_in_parts_is_read_whole(api):
     """P10: it may be long, as anybody's annotations are in it."""
     api.body = b'{"metadata": {"note": "' + b"x" * 900_000 + b'", "resourceVersion": "7"}, "spec": {"replicas": 5}}'
     assert Scale(5, "7") == await deployment(api).read()
-
-
-async def test_other_answers_are_named(api):
-    """P10: an address that is no API server."""
-    target = DeploymentScale(api.url, "prod", "nodes/../..", api.token, api.ca)
-    assert "(403)" in await refusal(target.read())
 
 
 def settings(**given):

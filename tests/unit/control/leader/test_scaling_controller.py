@@ -13,7 +13,7 @@ from evenlane.engine.scaler.kubernetes import DeploymentScale
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, decode, encode
-from tests.support.kubernetes import KubernetesApi
+from tests.support.kubernetes.stand_in import KubernetesApi
 from tests.support.log_tables import events, logged
 from tests.support.membership_cluster import ENV, key
 from tests.support.until import until

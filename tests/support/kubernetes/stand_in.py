@@ -1,6 +1,6 @@
 """A stand-in for the API server of Kubernetes: the scale subresource of Deployments, over TLS, with a role.
 
-Its answers have the form of the real one's: a Scale of autoscaling/v1, or a Status with the code, reason and message.
+tests/contract/scaler compares its answers with those of the real one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class KubernetesApi:
         verb = request.method.lower()
         self.requests.append((verb, request.path))
         if request.headers.get("Authorization") not in {f"Bearer {token}" for token in self.tokens}:
-            return self._status(401, "Unauthorized")
+            return self._status(401, None, "Unauthorized")
         if self.body is not None:
             return web.Response(body=self.body)
         parts = request.path.strip("/").split("/")
@@ -77,22 +77,25 @@ class KubernetesApi:
         if not is_scale or verb not in self.role or name not in self.named:
             return self._status(
                 403,
+                {"name": name, "group": "apps", "kind": "deployments"},
                 f'deployments.apps "{name}" is forbidden: User "{ACCOUNT}" cannot {verb} resource "deployments/scale"'
                 f' in API group "apps" in the namespace "{namespace}"',
             )
         if (namespace, name) not in self.replicas:
-            return self._status(404, f'deployments.apps "{name}" not found')
+            details = {"name": name, "group": "apps", "kind": "deployments/scale"}
+            return self._status(404, details, f'deployments/scale.apps "{name}" not found')
         return await self._change(request, namespace, name) if verb == "patch" else self._scale(namespace, name)
 
     async def _change(self, request: web.Request, namespace: str, name: str) -> web.Response:
         if request.content_type != "application/merge-patch+json":
-            return self._status(415, "the body of the request was in an unknown format")
+            return self._status(415, {}, "415: Unsupported Media Type")
         if self.interfere:
             self._version += 1
         patch = await request.json()
         if patch["metadata"]["resourceVersion"] != str(self._version):
             return self._status(
                 409,
+                {"name": name, "group": "apps", "kind": "deployments"},
                 f'Operation cannot be fulfilled on deployments.apps "{name}": the object has been modified; please'
                 " apply your changes to the latest version and try again",
             )
@@ -106,11 +109,11 @@ class KubernetesApi:
         spec = {"replicas": replicas} if replicas else {}
         metadata = {"name": name, "namespace": namespace, "resourceVersion": str(self._version)}
         body: dict[str, Any] = {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec}
-        return web.json_response(body | {"status": {"replicas": replicas, "selector": "app=nodes"}})
+        return web.json_response(body | {"status": {"replicas": 0, "selector": f"app={name}"}})  # no pod has started
 
-    def _status(self, code: int, message: str) -> web.Response:
-        body = {
+    def _status(self, code: int, details: dict[str, str] | None, message: str) -> web.Response:
+        body: dict[str, Any] = {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
             "reason": REASONS[code], "code": code,
         }  # fmt: skip
-        return web.json_response(body, status=code)
+        return web.json_response(body if details is None else body | {"details": details}, status=code)
