@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from evenlane.ring.placement.strategy import PlacementStrategy
 
 _SIZES = ((1, 1), (1, 16), (3, 2), (3, 16), (5, 40), (8, 64))  # (nodes, partitions)
+_GATHER_MOVES = 8
+_MOST_STEPS = 200
 _ZONES = ("", "a", "b", "c")
 
 
@@ -57,6 +59,21 @@ class PlacementContract:
             again = self._place(_change(request, present=dict(enumerate(owners))))
             moved = sum(one != other for one, other in zip(owners, again, strict=True))
             _expect(not moved, request, f"{moved} partitions moved although nothing had changed")
+
+    def test_gathering_moves_few_partitions_and_ends(self) -> None:
+        """At rest, up to `gather_moves` partitions may move at a time. A strategy needn't move any."""
+        for request in self.requests():
+            owners = self._place(request)
+            for _ in range(_MOST_STEPS):
+                present = dict(enumerate(owners))
+                after = self._place(replace(request, present=present, gather_moves=_GATHER_MOVES))
+                moved = sum(one != other for one, other in zip(owners, after, strict=True))
+                _expect(moved <= _GATHER_MOVES, request, f"{moved} partitions moved to be gathered")
+                owners = after
+                if not moved:
+                    break
+            else:
+                _expect(False, request, f"gathering hasn't ended after {_MOST_STEPS} steps")
 
     def test_request_is_not_changed(self) -> None:
         """Its lists and mappings belong to the leader."""

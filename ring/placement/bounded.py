@@ -8,11 +8,13 @@ has the figures.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from evenlane.ring.placement.assignment import NOBODY, Assignment
 from evenlane.ring.placement.bounds import bounds_of, weights_of
 from evenlane.ring.placement.gathering import Gathering
+from evenlane.ring.placement.gathering_at_rest import GatheringAtRest
 from evenlane.ring.placement.nearby import GATHERED_FROM, Nearby
 from evenlane.ring.placement.orphans import Orphans
 from evenlane.ring.placement.preference import preference
@@ -26,18 +28,29 @@ if TYPE_CHECKING:
 
 def place_in_bounds(request: PlacementRequest) -> list[str]:
     """The strategy `bounded-ring`. Zones don't count."""
-    names = [node.name for node in request.nodes]
-    return [names[owner] for owner in _compute(request, names)]
-
-
-def _compute(request: PlacementRequest, names: Sequence[str]) -> list[int]:
-    """The index in `names` of each partition's owner."""
-    weights = weights_of(request.loads)
+    names = tuple(node.name for node in request.nodes)
+    weights = tuple(weights_of(request.loads))
     gathers = request.layout == "consecutive" and len(names) >= GATHERED_FROM
+    made = _compute(names, weights, request.present, gathers=gathers)
+    if gathers and request.gather_moves and made.owner == made.home:
+        GatheringAtRest(made, _from_nothing(names, weights), request.gather_moves).run()
+    return [names[owner] for owner in made.owner]
+
+
+@lru_cache(maxsize=8)
+def _from_nothing(names: tuple[str, ...], weights: tuple[int, ...]) -> list[int]:
+    """Cached: it takes the longest, and gathering at rest asks for it at each step."""
+    return _compute(names, weights, {}, gathers=True).owner
+
+
+def _compute(
+    names: tuple[str, ...], weights: Sequence[int], present: Mapping[int, str], *, gathers: bool
+) -> Assignment:
+    """The placement. Its nodes are the indices of `names`."""
     made = Assignment(weights, len(names), bounds_of(weights, len(names), gathers=gathers))
-    ring = preference(tuple(names))
+    ring = preference(names)
     nearby = Nearby(made, ring, gathers=gathers)
-    _keep(made, names, request.present)
+    _keep(made, names, present)
     for node in made.nodes:
         _release(made, node)
     Orphans(made, ring, nearby).place()
@@ -48,7 +61,7 @@ def _compute(request: PlacementRequest, names: Sequence[str]) -> list[int]:
     if gathers:
         Gathering(made, nearby).run()
         repair.run()  # of strains that remain: a plan computed again from the result must find nothing to repair
-    return made.owner
+    return made
 
 
 def _keep(made: Assignment, nodes: Sequence[str], present: Mapping[int, str]) -> None:

@@ -35,12 +35,42 @@ def place(
     `nodes` doesn't matter; a name alone is a node without a zone. Raises ValueError for an invalid load;
     PlacementError.
     """
-    known = {node.name: node for node in (PlacementNode(each) if isinstance(each, str) else each for each in nodes)}
+    known = _by_name(nodes)
     if not known:
         return [None] * len(loads)
-    ranked = [known[name] for name in sorted(known)]
-    request = PlacementRequest(nodes=ranked, loads=loads, present=present, layout=layout)
+    request = PlacementRequest(nodes=list(known.values()), loads=loads, present=present, layout=layout)
     return list(_check(_carry_out(strategy, request), known, len(loads)))
+
+
+def gather(
+    nodes: Iterable[PlacementNode | str],
+    loads: Sequence[float],
+    present: Mapping[int, str],
+    strategy: PlacementStrategy = place_in_bounds,
+    layout: Layout = "consecutive",
+) -> list[str | None] | None:
+    """One step towards a placement whose neighbouring partitions are together, from `present`, in which each partition
+    has one of `nodes`. None if there is nothing to gather, or if the strategy doesn't do it.
+
+    A step moves up to P / N partitions, as a join does. Repeated steps come to an end. Raises like `place`.
+    """
+    known = _by_name(nodes)
+    before = [present.get(partition) for partition in range(len(loads))]
+    if not known.keys() >= set(before):
+        return None
+    most = max(2, len(loads) // max(1, len(known)))
+    request = PlacementRequest(
+        nodes=list(known.values()), loads=loads, present=present, layout=layout, gather_moves=most
+    )
+    after = _check(_carry_out(strategy, request), known, len(loads))
+    moved = sum(one != other for one, other in zip(before, after, strict=True))
+    return list(after) if 0 < moved <= most else None
+
+
+def _by_name(nodes: Iterable[PlacementNode | str]) -> dict[str, PlacementNode]:
+    """The nodes by name, sorted."""
+    known = {node.name: node for node in (PlacementNode(each) if isinstance(each, str) else each for each in nodes)}
+    return {name: known[name] for name in sorted(known)}
 
 
 def _carry_out(strategy: PlacementStrategy, request: PlacementRequest) -> Sequence[str]:

@@ -27,13 +27,16 @@ class PlacementRequest:
 
     `nodes` are sorted by name, each once, at least one. `loads` has the load of each partition, msg/s. `present` has
     the owners by partition: it may name nodes that are gone, and omit partitions. `layout` says whether a project's
-    partitions are neighbours. Later releases may add fields with defaults.
+    partitions are neighbours. `gather_moves` is how many partitions may move for no other reason than to bring
+    neighbours together: more than 0 only if the cluster has been at rest for some time. A strategy may pass over it.
+    Later releases may add fields with defaults.
     """
 
     nodes: Sequence[PlacementNode]
     loads: Sequence[float]
     present: Mapping[int, str] = field(default_factory=dict)
     layout: Layout = "consecutive"
+    gather_moves: int = 0
 
 
 class PlacementStrategy(Protocol):
@@ -41,6 +44,7 @@ class PlacementStrategy(Protocol):
 
     def __call__(self, request: PlacementRequest, /) -> Sequence[str]:
         """The name of the owner of each partition. Equal requests give equal placements, and the owners stay if the
-        placement is the present one.
+        placement is the present one, except for up to `gather_moves` partitions. Repeated with its own result, that
+        comes to an end, too.
         """
         ...

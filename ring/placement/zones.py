@@ -32,13 +32,16 @@ def place_in_zones(request: PlacementRequest) -> list[str]:
     listed = [zones[zone] for zone in sorted(zones)]
     divided = _Division(request, listed).divide()
     owners = [""] * len(request.loads)
+    gather_moves = request.gather_moves
     for number, nodes in enumerate(listed):
         mine = [partition for partition, zone in enumerate(divided) if zone == number]
         present = {at: request.present[each] for at, each in enumerate(mine) if each in request.present}
         loads = [request.loads[each] for each in mine]
-        placed = place_in_bounds(replace(request, nodes=nodes, loads=loads, present=present))
-        for partition, owner in zip(mine, placed, strict=True):
+        placed = place_in_bounds(replace(request, nodes=nodes, loads=loads, present=present, gather_moves=gather_moves))
+        for at, (partition, owner) in enumerate(zip(mine, placed, strict=True)):
             owners[partition] = owner
+            gather_moves -= present.get(at) != owner
+        gather_moves = max(0, gather_moves)
     return owners
 
 

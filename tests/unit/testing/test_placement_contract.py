@@ -72,6 +72,17 @@ class Counting:
         return [request.nodes[(n + call) % len(request.nodes)].name for n in range(len(request.loads))]
 
 
+def move_all_at_rest(request):
+    return rotate(request) if 0 < request.gather_moves < len(request.loads) else place_in_turn(request)
+
+
+def swap_at_rest(request):
+    owners = [request.present.get(number, name) for number, name in enumerate(place_in_turn(request))]
+    if request.gather_moves and len(owners) > 1:
+        owners[:2] = owners[1::-1]
+    return owners
+
+
 @pytest.mark.parametrize(
     ("strategy", "rule", "sentence"),
     [
@@ -80,6 +91,8 @@ class Counting:
         (Counting(), "test_equal_requests_give_equal_placements", "two placements of equal requests differ"),
         (place_by_order, "test_equal_requests_give_equal_placements", "two placements of equal requests differ"),
         (rotate, "test_owners_stay_if_nothing_has_changed", "partitions moved although nothing had changed"),
+        (move_all_at_rest, "test_gathering_moves_few_partitions_and_ends", "partitions moved to be gathered"),
+        (swap_at_rest, "test_gathering_moves_few_partitions_and_ends", "gathering hasn't ended after"),
         (clear_present, "test_request_is_not_changed", "the strategy changed its request"),
     ],
 )
