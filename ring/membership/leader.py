@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.ring.membership.readers import place_on_readers
 from evenlane.ring.membership.records import NodeRecord
+from evenlane.ring.membership.rest import Rest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -40,6 +41,8 @@ class Draft(NamedTuple):
     generation: int
     plans: dict[str, list[int]]
     gone: list[str]
+    gathers: bool = False
+    """Whether it is a step of gathering at rest."""
 
 
 @dataclass
@@ -52,12 +55,14 @@ class Leader:
     - `_owners` counts only before the first plan of this term is written.
     - While `_drafted` isn't None, a plan is being written, and no other one becomes due. `_nodes_since` and
       `_loads_since` are the times of the first changes that no plan covers yet.
+    - `rest` knows all changes of nodes and all plans of this term.
     """
 
     partitions: int
     generation: int = 0
     deposed: bool = False
     load_ns: int = LOAD_NS
+    rest: Rest = field(default_factory=Rest)
     _nodes: dict[str, NodeRecord] = field(default_factory=dict)
     _plans: dict[str, list[int]] = field(default_factory=dict)  # by node
     _spoilt: set[str] = field(default_factory=set)  # nodes
@@ -154,6 +159,16 @@ class Leader:
         return min((due for due in (self._nodes_due, self._loads_due) if due is not None), default=None)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Whether no plan is due or being written, and each node may own any partition."""
+        whole = all(record.is_fit and not record.unreadable for record in self._nodes.values())
+        return self.phase is LeaderPhase.LEADING and self.due() is None and whole
+
+    def gathering_due(self) -> int | None:
+        """The time of the next step of gathering; None unless the cluster is at rest."""
+        return self.rest.due if self.is_at_rest else None
+
+    @property
     def present(self) -> dict[int, str]:
         """The node of each partition: by plan, or else by owner key."""
         planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
@@ -164,9 +179,9 @@ class Leader:
         self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
         return self.fit, self.present
 
-    def draft(self, placement: Sequence[str | None]) -> Draft | None:
-        """The plan that carries out `placement` (made from `placement_input`); None if no key has to change. Nodes that
-        have come or gone since are left to the next plan.
+    def draft(self, placement: Sequence[str | None], *, gathers: bool = False) -> Draft | None:
+        """The plan that carries out `placement` (made from `placement_input`, or from `fit` and `present` if it
+        `gathers`); None if no key has to change. Nodes that have come or gone since are left to the next plan.
 
         Without any fit node, the partitions of living nodes stay where they are: moving them would help nobody.
         """
@@ -179,7 +194,7 @@ class Leader:
         }
         if not plans and not gone:
             return None
-        self._drafted = Draft(self.generation + 1, plans, gone)
+        self._drafted = Draft(self.generation + 1, plans, gone, gathers)
         self._spoilt = set()  # keys spoilt from now on aren't repaired by this draft
         return self._drafted
 
@@ -203,6 +218,10 @@ class Leader:
         for name in draft.gone:
             self._plans.pop(name, None)
         self._owners = {}
+        if draft.gathers:
+            self.rest.wait(now)
+        else:
+            self.rest.disturb(now)
         if self._spoilt:
             self._soon(now, GONE_NS)
 
@@ -215,11 +234,13 @@ class Leader:
         self._soon(now, GONE_NS)
 
     def _soon(self, now: int, pause: int) -> None:
+        self.rest.disturb(now)
         self._nodes_since = now if self._nodes_since is None else self._nodes_since
         self._nodes_due = min(now + pause, self._nodes_due or now + pause)
 
     def _note_arrival(self, now: int) -> None:
         """Defer the plan while more nodes come, but not for ever, and not if it is due for another reason."""
+        self.rest.disturb(now)
         self._nodes_since = now if self._nodes_since is None else self._nodes_since
         if self._nodes_due is None or self._nodes_due > now + GONE_NS:
             self._nodes_due = min(now + CAME_NS, self._nodes_since + CAME_AT_LATEST_NS)

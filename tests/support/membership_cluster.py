@@ -146,7 +146,7 @@ class Node:
     """A session: lease, membership and host."""
 
     def __init__(self, cluster: MembershipCluster, name: str, ttl: int, host: Any = None) -> None:
-        self.name, self.client = name, cluster.client.peer()
+        self.name, self.client, self.partitions = name, cluster.client.peer(), cluster.partitions
         self.host = host or RecordingHost(cluster, name)
         self.lost: list[str] = []
         self.fatal: list[str] = []
@@ -168,7 +168,7 @@ class Node:
     async def start(self):
         await self.lease.join()
         self.membership = Membership(
-            self.client, ENV, self.name, self.lease, self.host, partitions=PARTITIONS,
+            self.client, ENV, self.name, self.lease, self.host, partitions=self.partitions,
             records=self.records, moves=self.moves, unreadable=self.unreadable,
             on_plan=lambda count, generation: self.carried_out.append((count, generation)),
             on_lost=self.lost.append, on_fatal=self.fatal.append,
@@ -198,7 +198,8 @@ class Node:
 class MembershipCluster:
     """A cluster. Tests write the `plan`; `check` is called at each takeover of a partition."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = PARTITIONS) -> None:
+        self.partitions = partitions
         self.client = Client()
         self.nodes: list[Node] = []
         self.generation = 0

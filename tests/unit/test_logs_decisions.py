@@ -122,7 +122,7 @@ class TestPlans:
         await until(lambda: "planned" in events(log))
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        logged(log, "planned", generation=1, epoch=epoch, nodes=2, changed=2, gone=0)
+        logged(log, "planned", generation=1, epoch=epoch, nodes=2, changed=2, gone=0, gathers=False)
         logged(
             log, "placement strategy failed, so bounded-ring places",
             strategy="racks", error="the placement strategy failed: KeyError: 'rack'",

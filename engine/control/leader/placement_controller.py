@@ -12,11 +12,11 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
 from evenlane.engine.control.leader.handler_differences import HandlerDifferences
+from evenlane.engine.control.leader.plan_check import is_carried_out
+from evenlane.engine.control.leader.plan_computer import PlanComputer
 from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKey
 from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
-from evenlane.ring.placement.load import Demand, partition_loads
-from evenlane.ring.placement.placement import PlacementError, place
 from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class PlacementController:
     """Places partitions while `serve(fence)` runs.
 
     Invariants: `_sent` has the value last written under each plan key (None: deleted), `_sent_at` the revision of that
-    write. `_loads` belongs to `_loads_of`, a value of `_changes`; it is out of date once the two differ.
+    write.
     """
 
     def __init__(
@@ -65,14 +65,12 @@ class PlacementController:
         tuning: PlacementTuning = PlacementTuning(),
     ) -> None:
         self._tuning = tuning
-        self._coordination, self._env, self._topic_cache = coordination, env, topic_cache
-        self._strategy_name, self._strategy = strategy
+        self._coordination, self._env = coordination, env
+        self._strategy_name = strategy[0]
         self._records = records
-        self._partitions, self._layout = cluster_config.partitions, cluster_config.layout
-        self._loads: list[float] | None = None
+        self._partitions = cluster_config.partitions
+        self._computer = PlanComputer(cluster_config, topic_cache, strategy, tuning.much)
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
-        self._changes = 0  # number of topic changes
-        self._loads_of = -1  # value of `_changes` that `_loads` reflects
         self._too_many = False
         self._differences = HandlerDifferences()
         self._wake = asyncio.Event()
@@ -196,7 +194,7 @@ class PlacementController:
         return self._records.read(PlanRecord, names.key(self._env, "plan", name), raw)
 
     def _on_topic_change(self, _project: str, _accepted: Accepted | None) -> None:
-        self._changes += 1
+        self._computer.on_topic_change()
         self._leader.on_load_change(now_ns())
         self._wake.set()
 
@@ -205,16 +203,41 @@ class PlacementController:
     async def _plan(self, begun: asyncio.Event, fence: CreatedAt) -> None:
         await begun.wait()
         while True:
-            due = self._leader.due()
-            if due is None or due > now_ns():
-                await self._pause(due)
+            due, gathering_due = self._leader.due(), self._leader.gathering_due()
+            if due is not None and due <= now_ns():
+                nodes, present = self._leader.placement_input()
+                draft = self._leader.draft(await self._computer.place(self._in_zones(nodes), present))
+            elif gathering_due is not None and gathering_due <= now_ns():
+                draft = await self._gather()
+            else:
+                await self._pause(gathering_due if due is None else due)
                 continue
-            nodes, present = self._leader.placement_input()
-            zones = self._leader.zones
-            placement = await self._place([PlacementNode(name, zones[name]) for name in nodes], present)
-            draft = self._leader.draft(placement)
             if draft is not None and not await self._write(draft, fence):
                 return
+
+    async def _gather(self) -> Draft | None:
+        """A step that brings neighbouring partitions together, if the last plan is carried out and nothing has changed
+        meanwhile.
+        """
+        nodes, present = self._leader.fit, self._leader.present
+        try:
+            is_over = await is_carried_out(self._coordination, self._env, self._records, present)
+        except CoordinationError:  # gathering can wait, and needn't end the term
+            is_over = False
+        placement = await self._computer.gather(self._in_zones(nodes), present) if is_over else None
+        if not self._leader.is_at_rest:
+            return None
+        if not is_over:
+            self._leader.rest.wait(now_ns())
+            return None
+        draft = self._leader.draft(placement, gathers=True) if placement is not None else None
+        if draft is None:
+            self._leader.rest.end()
+        return draft
+
+    def _in_zones(self, nodes: list[str]) -> list[PlacementNode]:
+        zones = self._leader.zones
+        return [PlacementNode(name, zones[name]) for name in nodes]
 
     async def _pause(self, due: int | None) -> None:
         self._wake.clear()
@@ -223,34 +246,6 @@ class PlacementController:
                 await self._wake.wait()
         except TimeoutError:
             pass
-
-    async def _place(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None]:
-        topics, changes = self._topic_cache.all(), self._changes
-
-        def compute() -> tuple[list[float], list[str | None]]:
-            loads = self._loads if self._loads_of == changes else None
-            if loads is None:
-                demands = (
-                    Demand(name, t.topic.qps, t.topic.groups, t.topic.spread, self._layout)
-                    for name, t in topics.items()
-                )
-                loads = partition_loads(demands, self._partitions)
-            return loads, self._compute(nodes, loads, present)
-
-        much = max(len(nodes) * self._partitions, len(topics)) > self._tuning.much
-        self._loads, placement = await asyncio.to_thread(compute) if much else compute()
-        self._loads_of = changes
-        return placement
-
-    def _compute(self, nodes: list[PlacementNode], loads: list[float], present: dict[int, str]) -> list[str | None]:
-        """Place by the strategy; if it fails, by the built-in one, so that no partition stays without an owner."""
-        try:
-            return place(nodes, loads, present, self._strategy, self._layout)
-        except PlacementError as error:
-            _log.error(
-                "placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=str(error)
-            )
-            return place(nodes, loads, present, layout=self._layout)
 
     async def _write(self, draft: Draft, fence: CreatedAt) -> bool:
         """Write the draft. Returns whether this process still leads."""
@@ -278,7 +273,7 @@ class PlacementController:
         self._leader.on_written(now_ns())
         _log.info(
             "planned", generation=draft.generation, epoch=fence.revision, nodes=len(self._leader.fit),
-            changed=len(draft.plans), gone=len(draft.gone),
+            changed=len(draft.plans), gone=len(draft.gone), gathers=draft.gathers,
         )  # fmt: skip
         self._warn_of_changed({*draft.plans, *draft.gone})
         self._warn_of_nodes(len(self._leader.fit))

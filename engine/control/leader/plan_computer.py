@@ -1,0 +1,97 @@
+"""Computes placements from the loads of the present topics; large ones in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from evenlane.ring.placement.load import Demand, partition_loads
+from evenlane.ring.placement.placement import PlacementError, gather, place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.ring.placement.strategy import PlacementNode, PlacementStrategy
+
+    T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class PlanComputer:
+    """Invariant: `_loads` belongs to `_loads_of`, a value of `_changes`; it is out of date once the two differ.
+
+    `much` is the size above which a placement is computed in a thread (`PlacementTuning`).
+    """
+
+    def __init__(
+        self,
+        cluster_config: ClusterConfig,
+        topic_cache: TopicCache,
+        strategy: tuple[str, PlacementStrategy],
+        much: int,
+    ) -> None:
+        self._partitions, self._layout = cluster_config.partitions, cluster_config.layout
+        self._topic_cache = topic_cache
+        self._strategy_name, self._strategy = strategy
+        self._much = much
+        self._loads: list[float] | None = None
+        self._changes = 0  # number of topic changes
+        self._loads_of = -1  # value of `_changes` that `_loads` reflects
+
+    def on_topic_change(self) -> None:
+        self._changes += 1
+
+    async def place(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None]:
+        """The placement by the strategy; if it fails, by the built-in one, so that no partition stays without an
+        owner.
+        """
+
+        def compute(loads: list[float]) -> list[str | None]:
+            try:
+                return place(nodes, loads, present, self._strategy, self._layout)
+            except PlacementError as error:
+                _log.error(
+                    "placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=str(error)
+                )
+                return place(nodes, loads, present, layout=self._layout)
+
+        return await self._compute(compute, len(nodes))
+
+    async def gather(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None] | None:
+        """One step of gathering at rest; None if there is none, or if the strategy fails."""
+
+        def compute(loads: list[float]) -> list[str | None] | None:
+            try:
+                return gather(nodes, loads, present, self._strategy, self._layout)
+            except PlacementError as error:
+                _log.error(
+                    "placement strategy failed, so partitions aren't gathered", strategy=self._strategy_name,
+                    error=str(error),
+                )  # fmt: skip
+                return None
+
+        return await self._compute(compute, len(nodes))
+
+    async def _compute(self, compute: Callable[[list[float]], T], nodes: int) -> T:
+        topics, changes = self._topic_cache.all(), self._changes
+
+        def with_loads() -> tuple[list[float], T]:
+            loads = self._loads if self._loads_of == changes else None
+            if loads is None:
+                demands = (
+                    Demand(name, t.topic.qps, t.topic.groups, t.topic.spread, self._layout)
+                    for name, t in topics.items()
+                )
+                loads = partition_loads(demands, self._partitions)
+            return loads, compute(loads)
+
+        much = max(nodes * self._partitions, len(topics)) > self._much
+        self._loads, computed = await asyncio.to_thread(with_loads) if much else with_loads()
+        self._loads_of = changes
+        return computed

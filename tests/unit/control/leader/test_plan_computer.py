@@ -1,0 +1,24 @@
+"""A defect of a strategy that shows only at rest."""
+
+import structlog
+
+from evenlane.engine.cluster.cluster_config import ClusterConfig
+from evenlane.engine.control.leader.plan_computer import PlanComputer
+from evenlane.ring.placement.strategy import PlacementNode
+from tests.unit.control.leader.placement_cluster import FakeTopicCache
+
+
+def fail(_request):
+    raise KeyError("rack")
+
+
+async def test_failure_to_gather_is_logged():
+    """C2: nothing moves, and the log names the defect."""
+    computer = PlanComputer(ClusterConfig(partitions=4), FakeTopicCache(), ("racks", fail), 4_096)
+    with structlog.testing.capture_logs() as log:
+        assert None is await computer.gather([PlacementNode("a")], dict.fromkeys(range(4), "a"))
+    [line] = log
+    assert "placement strategy failed, so partitions aren't gathered" == line["event"]
+    assert ("error", "racks", "the placement strategy failed: KeyError: 'rack'") == (
+        line["log_level"], line["strategy"], line["error"]
+    )  # fmt: skip
