@@ -1,4 +1,4 @@
-"""Simulates placement for `evenlane plan simulate`: in a made-up environment, and after adding or removing a node."""
+"""Simulates placement for `evenlane plan simulate`: in a made-up environment, and after changes of its nodes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from evenlane.engine.control.placement import load_strategy
 from evenlane.engine.errors import ConfigError
 from evenlane.quota.topics.topic import TopicSpec, complete
 from evenlane.ring.hashing import Layout, partition_of
+from evenlane.ring.membership.rest import REST_NS, STEP_NS
 from evenlane.ring.placement.bounds import FINE
 from evenlane.ring.placement.load import Demand, partition_loads
-from evenlane.ring.placement.placement import place
+from evenlane.ring.placement.placement import gather, place
 from evenlane.ring.placement.preference import preference
 from evenlane.ring.placement.strategy import PlacementNode
 
@@ -27,13 +28,14 @@ if TYPE_CHECKING:
 
     Plan = Sequence[str | None]
 
-Change = Literal["join", "leave"]
+Change = Literal["join", "leave", "restart"]
 
 # Quotas in QPS are log-normal: half of all projects have less than _MEDIAN_QPS, and a few have most of the total. With
 # these parameters, 3,000 projects make about 60,000 groups.
 _MEDIAN_QPS = 310.0
 _SIGMA = 1.5
 _MOST_QPS = 50_000.0
+_MINUTE_NS = 60_000_000_000
 
 MOST_NODES, MOST_PROJECTS, MOST_PARTITIONS = 10_000, 1_000_000, 65_536
 
@@ -59,8 +61,8 @@ class Fleet:
         load_strategy(self.strategy)
         if self.layout not in get_args(Layout):
             raise ConfigError(f"--layout must be one of {', '.join(get_args(Layout))}, not {self.layout!r}")
-        if self.change == "leave" and self.nodes == 1:
-            raise ConfigError("--leave needs at least 2 nodes: otherwise none would be left")
+        if self.change in {"leave", "restart"} and self.nodes == 1:
+            raise ConfigError(f"--{self.change} needs at least 2 nodes: otherwise none would be left")
 
 
 def demands(projects: int, partitions: int, seed: int, layout: Layout = "hashed") -> list[Demand]:
@@ -74,12 +76,13 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
     """Return the document of `plan simulate`. `seconds` is the time to compute one plan with empty caches, including
     the partitions' loads.
 
-    With a change, the figures are those after it.
+    With a change, the figures are those after it. After a restart, `gathered` has those after gathering at rest.
     """
     all_demands = demands(fleet.projects, fleet.partitions, fleet.seed, fleet.layout)
     strategy = load_strategy(fleet.strategy)
     names = [f"node-{number}" for number in range(fleet.nodes)]
-    before = place(_in_zones(names, fleet), partition_loads(all_demands, fleet.partitions), {}, strategy, fleet.layout)
+    fresh = place(_in_zones(names, fleet), partition_loads(all_demands, fleet.partitions), {}, strategy, fleet.layout)
+    moved_before, before = _restart(fresh, names, all_demands, fleet) if fleet.change == "restart" else (0, fresh)
     after_names = _change_nodes(names, fleet)
     preference.cache_clear()
     partition_of.cache_clear()
@@ -89,7 +92,7 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
         _in_zones(after_names, fleet), loads, _present(before) if fleet.change else {}, strategy, fleet.layout
     )
     seconds = time.perf_counter() - began
-    moved = sum(one != other for one, other in zip(before, after, strict=True))
+    moved = moved_before + _count_moves(before, after)
     return {
         **asdict(fleet), "groups": sum(demand.groups for demand in all_demands),
         "max_over_mean": _evenness(after_names, after, loads),
@@ -97,6 +100,7 @@ def simulate(fleet: Fleet) -> dict[str, Any]:
         "moved": moved, "moved_over_ideal": _compute_over_ideal(moved, fleet, before), "seconds": round(seconds, 4),
         "blast_radius": _compute_blast_radius(all_demands, after, len(after_names)),
         "zone_share": _compute_zone_share(all_demands, after, fleet),
+        "gathered": _gather(after, after_names, all_demands, fleet) if fleet.change == "restart" else None,
     }  # fmt: skip
 
 
@@ -132,6 +136,40 @@ def _demand(project: str, qps: float, cluster_config: ClusterConfig) -> Demand:
     return Demand(project, topic.qps, topic.groups, topic.spread, cluster_config.layout)
 
 
+def _restart(plan: Plan, names: Sequence[str], all_demands: Sequence[Demand], fleet: Fleet) -> tuple[int, Plan]:
+    """Let all nodes leave and come back, one after another. Return the number of moves and the last plan, in which the
+    last node has yet to come back.
+    """
+    loads, strategy = partition_loads(all_demands, fleet.partitions), load_strategy(fleet.strategy)
+    moved = 0
+    for name in names:
+        for nodes in (names, [each for each in names if each != name]):
+            before, plan = plan, place(_in_zones(nodes, fleet), loads, _present(plan), strategy, fleet.layout)
+            moved += _count_moves(before, plan)
+    return moved, plan
+
+
+def _gather(plan: Plan, names: Sequence[str], all_demands: Sequence[Demand], fleet: Fleet) -> dict[str, Any]:
+    """Take the leader's steps at rest until there is none. `worst_max_over_mean` is that of the worst step."""
+    loads, strategy = partition_loads(all_demands, fleet.partitions), load_strategy(fleet.strategy)
+    nodes, moved, evenness = _in_zones(names, fleet), [], [_evenness(names, plan, loads)]
+    while (step := gather(nodes, loads, _present(plan), strategy, fleet.layout)) is not None:
+        moved.append(_count_moves(plan, step))
+        plan = step
+        evenness.append(_evenness(names, plan, loads))
+    return {
+        "steps": len(moved), "moved": sum(moved), "most_moved_at_once": max(moved, default=0),
+        "minutes": round((REST_NS + len(moved) * STEP_NS) / _MINUTE_NS) if moved else 0,
+        "max_over_mean": evenness[-1], "worst_max_over_mean": max((each for each in evenness if each), default=None),
+        "blast_radius": _compute_blast_radius(all_demands, plan, len(names)),
+        "zone_share": _compute_zone_share(all_demands, plan, fleet),
+    }  # fmt: skip
+
+
+def _count_moves(before: Plan, after: Plan) -> int:
+    return sum(one != other for one, other in zip(before, after, strict=True))
+
+
 def _change_nodes(names: list[str], fleet: Fleet) -> list[str]:
     if fleet.change == "join":
         return [*names, f"node-{fleet.nodes}"]
@@ -144,9 +182,11 @@ def _present(plan: Plan) -> dict[int, str]:
 
 def _compute_over_ideal(moved: int, fleet: Fleet, before: Plan) -> float:
     """Return moves divided by the necessary ones: a new node needs its even share, and a leaving node's partitions must
-    move. 0 if nothing has to move.
+    move. In a restart, each node does both. 0 if nothing has to move.
     """
     ideal = fleet.partitions / (fleet.nodes + 1) if fleet.change == "join" else 0.0
+    if fleet.change == "restart":
+        ideal = 2.0 * fleet.partitions
     if fleet.change == "leave":
         ideal = before.count(f"node-{fleet.nodes - 1}")
     return round(moved / ideal, 4) if ideal else 0.0

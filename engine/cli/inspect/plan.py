@@ -90,6 +90,9 @@ def simulate(
     partitions: Annotated[int, typer.Option(parser=number, metavar="P", help="Partitions of the environment.")] = 128,
     join: Annotated[bool, typer.Option("--join", help="Simulate a node that joins.")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="Simulate a node that leaves.")] = False,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Simulate a rolling restart, and the gathering after it.")
+    ] = False,
     seed: Annotated[int, typer.Option(parser=number, metavar="S", help="The same seed, the same projects.")] = 1,
     strategy: Annotated[
         str, typer.Option(metavar="NAME", help="bounded-ring, zones, range, round-robin, or one of another package.")
@@ -105,19 +108,23 @@ def simulate(
 
     Shows how even the load is (the most loaded node against the mean), how many partitions a change moves against the
     fewest possible, how many nodes work for one project, and how long one plan takes to compute. With --zones, also how
-    much of a project is in one zone.
+    much of a project is in one zone. With --restart, all nodes leave and come back one after another; the rows
+    GATHERED have the figures once the leader has brought neighbouring partitions together. Of 300 nodes, that takes two
+    minutes.
 
     Example:
       evenlane plan simulate --nodes 8 --projects 3000
       evenlane plan simulate --nodes 300 --projects 3000 --partitions 4096 --join --json
+      evenlane plan simulate --nodes 50 --projects 3000 --partitions 800 --layout consecutive --restart
     """
     del debug
-    if join and leave:
-        raise ConfigError("--join and --leave can't be simulated together: use one of them")
+    chosen = [change for change, is_chosen in (("join", join), ("leave", leave), ("restart", restart)) if is_chosen]
+    if len(chosen) > 1:
+        raise ConfigError(f"--{chosen[0]} and --{chosen[1]} can't be simulated together: use one of them")
     from evenlane.engine.admin.plan.simulate import Fleet, warnings
     from evenlane.engine.admin.plan.simulate import simulate as simulated
 
-    change: Change | None = "join" if join else "leave" if leave else None
+    change = cast("Change | None", chosen[0] if chosen else None)
     fleet = Fleet(nodes, projects, partitions, change, seed, strategy, cast("Layout", layout), zones)
     _warn(warnings(fleet))
     from evenlane.engine.cli.progress import ProgressDisplay
@@ -127,7 +134,9 @@ def simulate(
     if as_json:
         print_json(document)
     else:
-        print_table(("FIGURE", "VALUE"), [(key.replace("_", " "), _words(value)) for key, value in document.items()])
+        gathered = {f"gathered_{key}": value for key, value in (document.pop("gathered") or {}).items()}
+        figures = (document | gathered).items()
+        print_table(("FIGURE", "VALUE"), [(key.replace("_", " "), _words(value)) for key, value in figures])
 
 
 app.command()(size)

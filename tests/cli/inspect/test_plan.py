@@ -43,6 +43,7 @@ def test_largest_fleet_is_even_and_moves_few_partitions(plan):
     assert {
         "nodes", "projects", "partitions", "change", "seed", "strategy", "groups", "max_over_mean",
         "count_max_over_mean", "moved", "moved_over_ideal", "seconds", "blast_radius", "layout", "zones", "zone_share",
+        "gathered",
     } == set(reported)  # fmt: skip
     assert 55_000 <= reported["groups"] <= 65_000
     assert 1.0 <= reported["max_over_mean"] <= 1.05
@@ -55,6 +56,29 @@ def test_largest_fleet_is_even_and_moves_few_partitions(plan):
     assert round(radius["max"] * 301) == radius["nodes_max"]
     assert 0 < reported["seconds"] < 30
     assert 1.0 <= simulated(plan, *fleet, "--leave")["moved_over_ideal"] <= 1.6
+
+
+def test_restarted_fleet_is_gathered(plan, transcript):
+    """P13: rest brings large projects back to few nodes, by few moves at a time."""
+    fleet = ("--nodes", "8", "--projects", "300", "--layout", "consecutive", "--restart")
+    reported = simulated(plan, *fleet)
+    gathered = reported["gathered"]
+    assert 1.0 <= reported["moved_over_ideal"] <= 1.3
+    assert gathered["blast_radius"]["largest_mean"] <= 0.7 * reported["blast_radius"]["largest_mean"]
+    assert gathered["steps"] <= gathered["moved"] <= 128
+    assert gathered["most_moved_at_once"] <= 128 // 8
+    assert gathered["max_over_mean"] <= gathered["worst_max_over_mean"] <= 1.05
+    _code, out, _err = transcript("plan", "simulate", *fleet)
+    took = next(line for line in out.splitlines() if line.startswith("seconds"))
+    transcript.words[took] = "seconds SECONDS"
+    transcript.check()
+
+
+def test_hashed_layout_is_not_gathered(plan):
+    """P13: no placement could."""
+    reported = simulated(plan, "--nodes", "8", "--projects", "100", "--restart")
+    assert (0, 0, 0) == tuple(reported["gathered"][name] for name in ("steps", "moved", "minutes"))
+    assert reported["blast_radius"] == reported["gathered"]["blast_radius"]
 
 
 def test_hashed_layout_puts_large_projects_on_most_nodes(plan):
@@ -114,11 +138,13 @@ def test_simulation_warns_of_too_few_partitions(plan, transcript):
 
 WRONG = r"""
 plan simulate --nodes 3 --projects 1 --join --leave
+plan simulate --nodes 3 --projects 1 --leave --restart
 plan simulate --nodes 0 --projects 1
 plan simulate --nodes -5 --projects 1
 plan simulate --nodes 3 --projects -1
 plan simulate --nodes 3 --projects 1 --partitions 0
 plan simulate --nodes 1 --projects 1 --leave
+plan simulate --nodes 1 --projects 1 --restart
 plan simulate --nodes 3 --projects 1 --strategy modulo
 plan simulate --nodes 3 --projects 1 --layout random
 plan simulate --nodes 3 --projects 1 --zones 4
