@@ -13,6 +13,7 @@ from evenlane.engine.cluster.ownership.membership import Membership
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity
+from evenlane.engine.core.records import settle_record
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import Unavailable
 from evenlane.ring.membership.records import NodeRecord, OwnerRecord, PlanRecord, decode, encode
@@ -76,7 +77,9 @@ def _word(about: str) -> str:
 
 
 class RecordingHost:
-    """The partition host of a node. `runs[partition]` is the handoff state when it is handed over."""
+    """The partition host of a node. `runs[partition]` is the handoff state when it is handed over, `logs[partition]` a
+    record of its settle log.
+    """
 
     def __init__(self, cluster: MembershipCluster, name: str) -> None:
         self.cluster, self.name = cluster, name
@@ -86,6 +89,7 @@ class RecordingHost:
         self.changed: list[Any] = []
         self.gone: list[Any] = []
         self.runs: dict[int, HandoffState] = {}
+        self.logs: dict[int, bytes] = {}
         self.lent: dict[int, dict[str, float]] = {}
         self.opening = asyncio.Event()  # cleared: taking over takes time
         self.opening.set()
@@ -100,6 +104,10 @@ class RecordingHost:
         await self.opening.wait()
         self.cluster.check(number)
         self.open_now[number] = epoch
+
+    async def read_logs(self, number):
+        if number in self.logs:
+            settle_record.decode(self.logs[number])
 
     def list_owed(self, number):
         return self.lent.get(number, {})

@@ -14,6 +14,7 @@ from evenlane.engine.cluster.ownership.handoff import HandoffId
 from evenlane.engine.cluster.ownership.handoff_publisher import HandoffPublisher
 from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
 from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
+from evenlane.engine.cluster.ownership.unreadable_recheck import UnreadableRecheck
 from evenlane.engine.errors import Fenced, UnknownEpoch
 from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
 from evenlane.ring.membership.actions import Acquire, Clear, Close, ConfirmGeneration, Drop, Mark, Open, Release
@@ -81,6 +82,7 @@ class ActionExecutor:
             host, self.keys, self._receiver, ownership, unreadable, self._is_owned, self._concurrency,
             lease=lease.id, ttl=lease.ttl,
         )  # fmt: skip
+        self.recheck = UnreadableRecheck(unreadable, self.keys, self._receiver, host)
         self._opening: dict[int, asyncio.Task[None]] = {}
         self._handed_off: dict[HandoffId, Mapping[Kind, HandoffState]] = {}
         self._tasks: set[asyncio.Task[None]] = set()

@@ -81,6 +81,7 @@ class Membership:
         self._executor.spawn(self._follow_plan(), "follow_plan")
         self._executor.spawn(self._follow_owners(), "follow_owners")
         self._executor.spawn(keys.write_epochs(), "write_epochs")
+        self._executor.spawn(self._executor.recheck.run(), "recheck unreadable records")
 
     async def end(self) -> None:
         """Stop. Owner keys stay until the lease ends, and their partitions count as lost by this session."""
@@ -204,6 +205,7 @@ class Membership:
         others = {p: item for p, item in seen.items() if item.lease != self._lease.id}
         self._executor.opener.note_claims_elsewhere(others)
         self._keys.observe(others)
+        self._executor.recheck.note_claims_elsewhere(others)
         owners = {p: Owner(item.create_revision, item.lease, item.mod_revision) for p, item in seen.items()}
         execute = self._executor.execute
         if update.whole:

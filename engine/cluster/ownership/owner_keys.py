@@ -102,6 +102,10 @@ class OwnerKeys:
 
     # ---- known claims
 
+    async def know(self, partition: int) -> None:
+        """Read the partition's last claim unless it is known. Raises CoordinationError, NewerFormat."""
+        await self._epochs.know(partition)
+
     def observe(self, seen: Mapping[int, KeyValue]) -> None:
         """Learn the claims of other owners, so that the next claim of a partition needn't read the last one."""
         for partition, item in seen.items():
@@ -136,7 +140,7 @@ class OwnerKeys:
         """
         key = self.key(partition)
         plan = ModifiedAt(names.key(self._env, "plan", self._id), plan_revision)
-        await self._epochs.know(partition)
+        await self.know(partition)
         claim, seen = self._epochs.claim(partition), self.seen_revision
         self._claims[partition] = claim
         record = OwnerRecord(id=self._id, base=claim.base, before=[*claim.before])

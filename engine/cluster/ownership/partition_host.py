@@ -40,6 +40,9 @@ class PartitionHost(HandoffSink, Protocol):
     ) -> None:
         """Take over a partition. Raises Fenced; UnknownEpoch if the last owner isn't `known` to have ended."""
 
+    async def read_logs(self, number: int) -> None:
+        """Read the settle logs of a partition, also another node's. Raises Lost, Refused, UnknownVersion."""
+
     def stop_partition(self, number: int) -> None:
         """Start no more handlers of the partition, effective at once."""
 

@@ -19,8 +19,9 @@ _TROUBLES = (SETTLE_LOG, ETCD_RECORDS)
 class UnreadableRecords:
     """The unreadable records of one process, over all its sessions.
 
-    A partition that waits for this node is a trouble. `known` has all partitions that the node couldn't take over since
-    it last owned them, for its record in etcd: so the leader doesn't give them back.
+    A partition that waits for this node is a trouble. `known` has all partitions that the node couldn't take over, for
+    its record in etcd: so the leader doesn't give them back. Each stays there until the node opens it, or finds that it
+    could (`UnreadableRecheck`).
     """
 
     def __init__(self, troubles: Troubles) -> None:
@@ -32,6 +33,16 @@ class UnreadableRecords:
     def known(self) -> dict[int, Unreadable]:
         """What can't be read, by partition. Thread-safe."""
         return dict(self._known.copy())
+
+    @property
+    def left(self) -> frozenset[int]:
+        """The partitions in `known` that the node doesn't wait for."""
+        return frozenset(self._known).difference(*self._waiting.values())
+
+    def forget(self, partition: int) -> None:
+        """Note that the node could read the partition's records. No effect while it waits for the partition."""
+        if partition in self.left:
+            del self._known[partition]
 
     def note(self, partition: int, unreadable: Unreadable, reason: str) -> None:
         """Report that the node waits with the partition."""

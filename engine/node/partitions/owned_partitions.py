@@ -9,6 +9,7 @@ import structlog
 
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import ConfigError
@@ -16,6 +17,7 @@ from evenlane.engine.node.partitions.backlog_schedule import OPEN_FIRST_S
 from evenlane.engine.node.partitions.closing_partitions import HANDLER_WAIT_S, ClosingPartitions
 from evenlane.engine.node.partitions.partition_opener import PartitionOpener
 from evenlane.engine.node.partitions.partition_table import PartitionTable
+from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable
@@ -131,6 +133,11 @@ class OwnedPartitions:
         await self._complete(partition)
         self._due.on_delayed(None)
         self._spawn(self._look_again(partition), f"look again {number}")
+
+    async def read_logs(self, number: int) -> None:
+        """Read the settle logs of a partition, also another node's. Raises Lost, Refused, UnknownVersion."""
+        for lane in (LaneId("lanes", number), LaneId("later", number)):
+            await read_settle_log(self._store, lane)
 
     async def _look_again(self, partition: Partition) -> None:
         """Verify both streams once the partitions that were opened together have had time to serve."""

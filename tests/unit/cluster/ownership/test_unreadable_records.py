@@ -1,13 +1,21 @@
 """U2: a record of a newer release stops its partition on this node, and no other."""
 
+import asyncio
+
+import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from evenlane.engine.base.troubles import Troubles
+from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
+from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys
+from evenlane.engine.cluster.ownership.unreadable_recheck import UnreadableRecheck
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
+from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import PutKey
 from evenlane.ring.membership.records import ETCD_RECORDS, SETTLE_LOG, EpochRecord, Unreadable, encode
-from tests.support.membership_cluster import key
+from tests.support.membership_cluster import ENV, RecordingHost, key
 from tests.support.until import until
 
 LOG, KEY = Unreadable(SETTLE_LOG, 2), Unreadable(ETCD_RECORDS, 2)
@@ -73,6 +81,46 @@ async def test_waiting_partition_can_go_to_another_node(cluster, path):
     await cluster.client.delete(key(*path))
     await cluster.own(a=[1], b=[0])
     assert ({}, {}) == (a.troubles.current(), b.troubles.current())
+    await until(lambda: {} == a.unreadable.known)
+
+
+async def test_partition_that_another_node_has_opened_stays_known_while_it_cant_be_read(cluster):
+    """U2: the other one may be of a newer release. Otherwise the leader would move the partition to and fro."""
+    a, b = await cluster.join("a", "b")
+    a.host.logs = dict.fromkeys((0, 2), msgspec.msgpack.encode([2, 7, 1]))
+    for partition in (0, 2, 3):
+        a.unreadable.note(partition, LOG, "reason")
+    await cluster.own(a=[1], b=[0, 3])
+    await until(lambda: 3 not in a.unreadable.known)
+    assert {0: LOG, 2: LOG} == a.unreadable.known
+    del a.host.logs[0]
+    await cluster.own(a=[0, 1], b=[3])
+    await cluster.own(a=[1], b=[0, 2, 3])
+    await until(lambda: b.owned == [0, 2, 3])
+    assert {2: LOG} == a.unreadable.known
+
+
+async def test_records_that_become_readable_without_a_new_owner_are_found():
+    """U2: an owner deletes handoff records and replaces settle logs while it serves."""
+    records, coordination = UnreadableRecords(Troubles()), MemoryCoordination()
+    reader = RecordReader(ENV)
+    keys = OwnerKeys(coordination, ENV, "a", 1, reader, asyncio.Semaphore())
+    host = RecordingHost(None, "a")
+    receiver = HandoffReceiver(coordination, ENV, host, reader)
+    recheck = asyncio.create_task(UnreadableRecheck(records, keys, receiver, host, recheck_s=0.001).run())
+    await coordination.put(key("held", 0, 3), b'{"format": 2}')
+    records.note(0, KEY, "reason")
+    records.note(1, KEY, "reason")
+    records.keep_only([1])
+    await coordination.put(key("held", 2, 3), b'{"format": 2}')
+    records.note(2, KEY, "reason")
+    records.keep_only([1])
+    await coordination.delete(key("held", 2, 3))
+    await until(lambda: 2 not in records.known)
+    assert {0: KEY, 1: KEY} == records.known, "one can't be read, and the node waits for the other"
+    await coordination.delete(key("held", 0, 3))
+    await until(lambda: {1: KEY} == records.known)
+    recheck.cancel()
 
 
 async def test_owner_key_of_a_newer_format_is_respected(cluster):

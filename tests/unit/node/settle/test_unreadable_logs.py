@@ -112,6 +112,18 @@ async def test_cancelled_takeover_clears_its_trouble():
         await until(lambda: not troubles.current())
 
 
+async def test_logs_of_another_node_can_be_read():
+    """U2: so a node knows that it could take the partition over."""
+    async with World() as world:
+        node = await world.idle_node()
+        await node.owned.read_logs(P)
+        sequence = await write(world, 2, lane_of("later"))
+        with pytest.raises(UnknownVersion):
+            await node.owned.read_logs(P)
+        delete(world, sequence)
+        await node.owned.read_logs(P)
+
+
 async def test_error_names_the_sequence_of_the_record():
     """E7: `backlog` reads settle logs, too."""
     async with World() as world:
