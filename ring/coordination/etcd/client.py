@@ -13,21 +13,16 @@ from typing import Any, TypeAlias, TypeVar
 
 from evenlane.ring.coordination.etcd.channel import (
     Address,
-    connect,
-    disconnect,
-    disconnect_later,
     explain_certificate,
     explain_closed,
     explain_error,
-    explain_exhausted,
     is_certificate_refused,
     is_token_stale,
     is_unavailable,
-    silent,
 )
+from evenlane.ring.coordination.etcd.connection import Connection
 from evenlane.ring.coordination.etcd.fork_gate import ForkGate
 from evenlane.ring.coordination.etcd.messages import Paging, delete_request, key_value, put_request, txn_request
-from evenlane.ring.coordination.etcd.threads import run_in_thread
 from evenlane.ring.coordination.etcd.watch import EtcdWatch
 from evenlane.ring.coordination.ports import (
     Compare,
@@ -79,17 +74,9 @@ class EtcdCoordination:
         self._address = Address(
             tuple(endpoints), user, password, ca_cert, cert_key, cert_cert, deadline_s, read_expiry, resolve
         )
-        self._target = ""  # of the present client, or the last one
-        self._following: asyncio.Task[None] | None = None
-        self._client: etcd3.Etcd3Client | None = None
-        self._files: tuple[object, ...] = ()  # the state of the certificates' files that the client uses
-        self._was_connected = False
-        self._connecting: asyncio.Future[None] | None = None
-        self._watches: set[EtcdWatch] = set()
-        self._is_closed = False
         self._gate = ForkGate() if may_fork else None
-        if self._gate is not None:
-            self._gate.on_fork.add(self._disconnect)
+        self._connection = Connection(self._address, self._gate)
+        self._watches: set[EtcdWatch] = set()
 
     async def get(self, key: str) -> KeyValue | None:
         reply = await self._unary("kvstub", "Range", _rpc.RangeRequest(key=key.encode()))
@@ -147,7 +134,7 @@ class EtcdCoordination:
             await self._unary("leasestub", "LeaseRevoke", _rpc.LeaseRevokeRequest(ID=lease))
 
     def watch(self, prefix: str, *, exact: bool = False) -> EtcdWatch:
-        if self._is_closed:
+        if self._connection.is_closed:
             raise explain_closed(self._address)
         watch = EtcdWatch(self._address, prefix, self._watches.discard, gate=self._gate, exact=exact)
         self._watches.add(watch)
@@ -164,14 +151,9 @@ class EtcdCoordination:
         return str(reply.version)
 
     async def close(self) -> None:
-        self._is_closed = True
-        if self._following is not None:
-            self._following.cancel()
+        self._connection.refuse_calls()
         await asyncio.gather(*(watch.aclose() for watch in tuple(self._watches)))
-        if self._gate is not None:
-            self._gate.on_fork.discard(self._disconnect)
-        if self._client is not None:
-            await asyncio.to_thread(disconnect, self._client)
+        await self._connection.close()
 
     async def _unary(self, stub: str, method: str, request: Any) -> Any:
         def ask(client: etcd3.Etcd3Client) -> Any:
@@ -182,118 +164,34 @@ class EtcdCoordination:
 
     async def _call(self, ask: _Ask[T]) -> T:
         """Carry out one call; with a fresh login, once, if the present one has expired."""
-        client = await self._get_client()
+        client = await self._connection.get()
         try:
             return await self._try_once(ask, client)
         except grpc.RpcError as error:
             if not is_token_stale(error):
                 raise await self._explain(error) from error
-        self._retire(client)
+        self._connection.retire(client)
         try:
-            return await self._try_once(ask, await self._get_client())
+            return await self._try_once(ask, await self._connection.get())
         except grpc.RpcError as error:
             raise await self._explain(error) from error
 
     async def _explain(self, error: grpc.RpcError) -> CoordinationError:
         if not is_certificate_refused(error):
             return explain_error(self._address, error)
-        return await self._run(lambda: explain_certificate(self._address, error))
+        return await self._connection.run(lambda: explain_certificate(self._address, error))
 
     async def _try_once(self, ask: _Ask[T], client: etcd3.Etcd3Client) -> T:
         try:
-            return await self._run(lambda: ask(client), client)
+            return await self._connection.run(lambda: ask(client), client)
         except grpc.RpcError as error:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             hangs = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1
             # A connection uses the certificates that it has read at first.
-            if hangs or (is_unavailable(error) and self._address.stamp_files() != self._files):
-                self._retire(client)
-            elif error.code() is grpc.StatusCode.UNAVAILABLE and self._following is None and not self._is_closed:
-                self._following = asyncio.create_task(self._follow(client), name="addresses of etcd")
+            if hangs or (is_unavailable(error) and self._connection.has_new_files()):
+                self._connection.retire(client)
+            elif is_unavailable(error):
+                self._connection.follow(client)
             raise
         except ValueError as error:  # the channel was closed meanwhile
             raise explain_closed(self._address) from error
-
-    async def _follow(self, client: etcd3.Etcd3Client) -> None:
-        """Replace the client if the members' names have other addresses by now: gRPC has those of the time when it was
-        made. The call that has failed doesn't wait for that, as a name server may be slow.
-        """
-        try:
-            if await run_in_thread(self._address.target) != self._target:
-                self._retire(client)
-        except (CoordinationError, RuntimeError):
-            pass  # no address is known, or no thread can be started: the next call that fails tries again
-        finally:
-            self._following = None
-
-    async def _run(self, call: Callable[[], T], client: etcd3.Etcd3Client | None = None) -> T:
-        try:
-            return await self._await_answer(run_in_thread(call), client)
-        except RuntimeError as error:  # no thread can be started, by us or by gRPC
-            raise explain_exhausted(self._address, error) from error
-
-    async def _await_answer(self, call: "asyncio.Future[T]", client: etcd3.Etcd3Client | None) -> T:
-        """Wait for the answer; gRPC keeps the deadline. If a handler has used up the memory, one of the client's
-        threads may have died at its start, and no answer comes: replace the client then. Raises Unavailable.
-        """
-        try:
-            done, _ = await asyncio.wait({call}, timeout=2 * self._address.deadline_s)
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
-        if not done:
-            call.cancel()
-            if client is not None:
-                self._retire(client)
-        if call.cancelled():
-            raise silent(self._address)
-        return call.result()
-
-    async def _get_client(self) -> etcd3.Etcd3Client:
-        if self._client is None and not self._is_closed:
-            if self._connecting is None:
-                self._connecting = asyncio.ensure_future(self._connect())
-                self._connecting.add_done_callback(_retrieve)
-            try:
-                # All callers share one attempt, and none waits longer than its own deadline.
-                async with asyncio.timeout(self._address.deadline_s):
-                    await asyncio.shield(self._connecting)
-            except TimeoutError:
-                raise silent(self._address) from None
-        if self._client is None or self._is_closed:
-            raise explain_closed(self._address)
-        return self._client
-
-    async def _connect(self) -> None:
-        try:
-            await self._run(self._connect_now)
-        finally:
-            self._connecting = None
-
-    def _connect_now(self) -> None:
-        with self._gate or contextlib.nullcontext():
-            files, self._target = self._address.stamp_files(), self._address.target()
-            client = connect(self._address, self._target, is_again=self._was_connected)
-            self._was_connected = True
-            if not self._is_closed:
-                self._client, self._files = client, files
-        if self._is_closed:
-            self._client = None
-            disconnect_later(client, 0.0)
-
-    def _disconnect(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            disconnect(client)
-
-    def _retire(self, client: etcd3.Etcd3Client) -> None:
-        """Replace the client, and close it once its other calls have ended."""
-        if self._client is not None and self._client is client:
-            self._client = None
-            disconnect_later(client, self._address.deadline_s)
-
-
-def _retrieve(done: "asyncio.Future[None]") -> None:
-    """Retrieve the error: asyncio would log it if no caller is left that waits."""
-    if not done.cancelled():
-        done.exception()

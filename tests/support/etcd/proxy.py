@@ -11,6 +11,7 @@ class Proxy:
     """A proxy for `target` (HOST:PORT), which listens on `endpoint`; on any free port of loopback if none is given.
 
     `cut` ends all connections, and accepts no new ones. While `passing` is cleared, nothing goes through.
+    `accepted` counts all connections; `open` has the numbers of those that the client keeps open.
     """
 
     def __init__(self, target: str, tls: ssl.SSLContext | None = None, endpoint: str | None = None) -> None:
@@ -25,6 +26,8 @@ class Proxy:
         self.passing = asyncio.Event()
         self.passing.set()
         self.passed = 0  # bytes, both ways
+        self.accepted = 0
+        self.open: set[int] = set()
 
     @property
     def endpoint(self) -> str:
@@ -46,10 +49,14 @@ class Proxy:
         with contextlib.suppress(OSError):
             far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
             self._writers |= {writer, far_writer}
+            self.accepted += 1
+            self.open.add(self.accepted)
             for source, sink in ((reader, far_writer), (far_reader, writer)):
                 task = asyncio.create_task(self._pass(source, sink))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
+                if source is reader:
+                    task.add_done_callback(lambda _, number=self.accepted: self.open.discard(number))
 
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):

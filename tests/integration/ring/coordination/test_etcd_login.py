@@ -1,6 +1,8 @@
 """An etcd that requires a user name and a password."""
 
+import _thread
 import asyncio
+import itertools
 
 import aiohttp
 import pytest
@@ -11,6 +13,8 @@ from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
 from tests.support.etcd.hanging import hanging
 from tests.support.etcd.harness import next_update, short
+from tests.support.etcd.proxy import Proxy
+from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
@@ -47,6 +51,21 @@ def guarded(tmp_path_factory):
     asyncio.run(server.stop())
 
 
+@pytest.fixture
+async def proxy_to():
+    """Call it with a server: starts a proxy for it."""
+    made = []
+
+    async def start(server):
+        made.append(Proxy(server.endpoint))
+        await made[-1].start()
+        return made[-1]
+
+    yield start
+    for proxy in made:
+        await proxy.cut()
+
+
 async def test_login_permits_calls_and_watches_also_after_token_expires(guarded):
     client = EtcdCoordination([guarded.endpoint], **ROOT)
     lease = await client.grant(60)
@@ -58,6 +77,27 @@ async def test_login_permits_calls_and_watches_also_after_token_expires(guarded)
     await expire_tokens(guarded)
     await asyncio.gather(*(client.put(f"b{n}", b"") for n in range(20)))
     await client.close()
+
+
+async def test_expired_login_is_renewed_when_no_thread_can_close_the_old_connection(guarded, proxy_to, monkeypatch):
+    """E13: a handler may have used up the threads for a moment. The old connection is closed once there are some."""
+    proxy = await proxy_to(guarded)
+    client = EtcdCoordination([proxy.endpoint], **ROOT)
+    await client.put("a", b"")
+    await expire_tokens(guarded)
+    start, starts = _thread.start_new_thread, itertools.count(1)
+
+    def start_but_one(*arguments):
+        if next(starts) == 2:  # the first one makes the call
+            raise RuntimeError("can't start new thread")
+        return start(*arguments)
+
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(_thread, "start_new_thread", start_but_one)
+        await client.put("a", b"")
+    await until(lambda: len(proxy.open) == 1)
+    await client.close()
+    await until(lambda: not proxy.open)
 
 
 async def expire_tokens(server):
