@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -26,7 +27,11 @@ T = TypeVar("T")
 class Connection:
     """The present connection to `address`. With `gate`, the process may fork: the connection is closed before.
 
-    Invariant: `_retired` has the clients that were replaced and that nothing closes yet.
+    An attempt to connect that nobody waits for any more may still succeed, in its thread. It becomes the present one
+    only if there is none; otherwise it is closed.
+
+    Invariants: every connection is the present one, in `_retired`, or closed. `_installing` is held while the
+    present one is set, and while `is_closed` is.
     """
 
     def __init__(self, address: Address, gate: ForkGate | None) -> None:
@@ -38,6 +43,7 @@ class Connection:
         self._retired: list[etcd3.Etcd3Client] = []  # for whose end no thread could be started yet
         self._connecting: asyncio.Future[None] | None = None
         self._following: asyncio.Task[None] | None = None
+        self._installing = threading.Lock()
         self.is_closed = False
         if gate is not None:
             gate.on_fork.add(self._disconnect)
@@ -83,7 +89,8 @@ class Connection:
 
     def refuse_calls(self) -> None:
         """Let all further calls fail. `close` follows."""
-        self.is_closed = True
+        with self._installing:
+            self.is_closed = True
         if self._following is not None:
             self._following.cancel()
 
@@ -133,14 +140,15 @@ class Connection:
 
     def _connect_now(self) -> None:
         with self._gate or contextlib.nullcontext():
-            files, self._target = self._address.stamp_files(), self._address.target()
-            client = connect(self._address, self._target, is_again=self._was_connected)
+            files, target = self._address.stamp_files(), self._address.target()
+            client = connect(self._address, target, is_again=self._was_connected)
             self._was_connected = True
-            if not self.is_closed:
-                self._client, self._files = client, files
-        if self.is_closed:
-            self._client = None
-            disconnect_later(client, 0.0)
+            with self._installing:
+                is_needed = self._client is None and not self.is_closed
+                if is_needed:
+                    self._client, self._files, self._target = client, files, target
+        if not is_needed:
+            client.close()  # may wait for gRPC's threads for ever: this thread is its own
 
     def _close_retired(self) -> None:
         """Close the replaced clients. If no thread can be started for it now, the next connection tries again."""

@@ -3,6 +3,7 @@
 import _thread
 import asyncio
 import itertools
+import threading
 
 import aiohttp
 import pytest
@@ -11,6 +12,7 @@ from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.ring.coordination.etcd.channel import Address
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.coordination.ports import CoordinationError, Unavailable
+from tests.integration.ring.coordination.test_etcd_watch import answers
 from tests.support.etcd.hanging import hanging
 from tests.support.etcd.harness import next_update, short
 from tests.support.etcd.proxy import Proxy
@@ -96,6 +98,29 @@ async def test_expired_login_is_renewed_when_no_thread_can_close_the_old_connect
         exhausted.setattr(_thread, "start_new_thread", start_but_one)
         await client.put("a", b"")
     await until(lambda: len(proxy.open) == 1)
+    await client.close()
+    await until(lambda: not proxy.open)
+
+
+async def test_connection_that_comes_too_late_is_closed(guarded, proxy_to):
+    """E13: the calls use the one that was made meanwhile."""
+    proxy = await proxy_to(guarded)
+    goes_on, logins = threading.Event(), itertools.count(1)
+
+    def password():
+        if next(logins) == 1:
+            goes_on.wait()
+        return ROOT["password"]
+
+    client = EtcdCoordination([proxy.endpoint], user="root", password=password, deadline_s=1.0)
+    with pytest.raises(Unavailable, match="no connection within"):
+        await client.get("a")
+    await until(lambda: answers(client))
+    before, made_meanwhile = proxy.accepted, {*proxy.open}
+    goes_on.set()
+    await until(lambda: proxy.accepted == before + 1)
+    await until(lambda: proxy.open == made_meanwhile)
+    await client.put("a", b"")
     await client.close()
     await until(lambda: not proxy.open)
 
