@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evenlane.engine.base import names
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.scaling.configured import bounds_of, policy_of
-from evenlane.engine.control.scaling.decision import ScalingState, decide
+from evenlane.engine.control.scaling.decision import ScalingState, decide, note_present
 from evenlane.engine.control.scaling.policy import Observation
 from evenlane.engine.control.scaling.record import ScalingRecord, find_conflict, with_state
 from evenlane.engine.control.scaling.target import Scale, ScaleError
@@ -34,9 +34,9 @@ class ScalingController:
     """Looks at the nodes every `scaling_interval` seconds while `serve(fence)` runs.
 
     With a `target` it changes the number of replicas; without one it only records the number, and something else reads
-    it. A decision is recorded before it is carried out, under the leader's fence: a previous leader changes nothing,
-    and the next one knows when the rest began. A leader that leaves changes no replicas: if all nodes end, it would
-    start others. `clock` returns unix seconds.
+    it. An attempt to change it is recorded before, under the leader's fence: a previous leader changes nothing, and the
+    next one finds out whether the attempt has succeeded, and so when the rest began. A leader that leaves changes no
+    replicas: if all nodes end, it would start others. `clock` returns unix seconds.
     """
 
     def __init__(
@@ -77,8 +77,12 @@ class ScalingController:
         if before is not None:
             record = with_state(replace(record, desired=before.desired, replicas=before.replicas), state)
         try:
-            scale, decision = await self._decide(nodes, state, record.at)
-            return await self._carry_out(record, scale, decision, fence)
+            fit = {name: node for name, node in nodes.items() if node.is_fit}
+            scale = await self._read_scale(nodes, state, len(fit))
+            state = note_present(state, scale.replicas, record.at)
+            seen = Observation(fit, scale.replicas, self._partitions)
+            decision = decide(self._policy, self._bounds, seen, state, record.at)
+            return await self._carry_out(with_state(record, state), scale, decision, fence)
         except ScaleError as error:
             self._note_problem(str(error))
             return await self._write(replace(record, error=str(error)), fence)
@@ -88,27 +92,20 @@ class ScalingController:
             _log.exception("the number of nodes could not be decided")
             return True
 
-    async def _decide(self, nodes: Mapping[str, NodeRecord], state: ScalingState, now: float) -> tuple[Scale, Decision]:
-        """Return the number that was asked for until now, and the decision. Raises ScaleError."""
-        if conflict := find_conflict(nodes):
-            raise ScaleError(conflict)
-        fit = {name: node for name, node in nodes.items() if node.is_fit}
-        scale = await self._read_scale(state, len(fit))
-        seen = Observation(fit, scale.replicas, self._partitions)
-        return scale, decide(self._policy, self._bounds, seen, state, now)
-
     async def _carry_out(self, record: ScalingRecord, scale: Scale, decision: Decision, fence: CreatedAt) -> bool:
         is_change = decision.replicas != scale.replicas
         decided = replace(record, desired=decision.replicas, replicas=scale.replicas, why=decision.why)
-        if not await self._write(with_state(decided, decision.state), fence):
-            return False
         if is_change and self._target is not None:
+            if not await self._write(replace(decided, attempted_at=record.at), fence):
+                return False
             try:
                 await self._target.change(decision.replicas, scale.version)
             except ScaleError as error:  # nothing has changed, so the next look decides again, without a rest
                 self._note_problem(str(error))
                 failed = replace(record, desired=scale.replicas, replicas=scale.replicas, error=str(error))
                 return await self._write(failed, fence)
+        if not await self._write(with_state(decided, decision.state), fence):
+            return False
         self._note_problem("")
         if is_change:
             _log.info(
@@ -116,8 +113,12 @@ class ScalingController:
             )  # fmt: skip
         return True
 
-    async def _read_scale(self, state: ScalingState, living: int) -> Scale:
-        """Return the number that was asked for: without a target, the one of the last decision, and never 0."""
+    async def _read_scale(self, nodes: Mapping[str, NodeRecord], state: ScalingState, living: int) -> Scale:
+        """Return the number that was asked for: without a target, the one of the last decision, and never 0. Raises
+        ScaleError, also if the nodes don't agree on what carries it out.
+        """
+        if conflict := find_conflict(nodes):
+            raise ScaleError(conflict)
         if self._target is not None:
             return await self._target.read()
         return Scale(state.replicas or max(1, living), "")

@@ -21,12 +21,17 @@ class ScalingState(NamedTuple):
     `changed_at` is the time of the last change, None if there was none. `low_since` is since when fewer nodes have been
     enough, None if they aren't; `low_most` is the greatest number that was enough meanwhile. `replicas` is the number
     that was last asked for.
+
+    `attempt` is a number that a leader wanted to ask for after that, at `attempted_at`. Whether it has done so isn't
+    known, as it may have died before. The other fields don't count it.
     """
 
     changed_at: float | None = None
     low_since: float | None = None
     low_most: int = 0
     replicas: int | None = None
+    attempt: int | None = None
+    attempted_at: float = 0.0
 
 
 class Decision(NamedTuple):
@@ -46,7 +51,7 @@ def decide(policy: Policy, bounds: Bounds, seen: Observation, state: ScalingStat
     """
     if not seen.replicas:
         return Decision(0, _SWITCHED_OFF, ScalingState(changed_at=now, replicas=0))
-    state = _note_others(state, seen.replicas, now)
+    state = note_present(state, seen.replicas, now)
     most = max(bounds.least, min(bounds.most, seen.partitions))
     if not bounds.least <= seen.replicas <= most:
         replicas = max(bounds.least, min(most, seen.replicas))
@@ -91,14 +96,16 @@ def _rest_left(since: float | None, rest_s: float, now: float) -> float:
     return 0.0 if since is None else max(0.0, rest_s - (now - since))
 
 
-def _note_others(state: ScalingState, present: int, now: float) -> ScalingState:
-    """Note a change of the replicas by somebody else. A time in the future is another leader's clock, and becomes
-    `now`.
+def note_present(state: ScalingState, present: int, now: float) -> ScalingState:
+    """Note the number of replicas that is asked for now: it says whether an attempt has succeeded, and whether somebody
+    else has changed it. A time in the future is another leader's clock, and becomes `now`.
     """
+    if state.attempt == present:
+        return ScalingState(changed_at=min(state.attempted_at, now), replicas=present)
     if state.replicas is not None and state.replicas != present:
         return ScalingState(changed_at=now, replicas=present)
     changed, low = (None if at is None else min(at, now) for at in (state.changed_at, state.low_since))
-    return state._replace(changed_at=changed, low_since=low)
+    return state._replace(changed_at=changed, low_since=low, attempt=None, attempted_at=0.0)
 
 
 def _keep(present: int, why: str, state: ScalingState) -> Decision:

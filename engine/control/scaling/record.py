@@ -25,7 +25,7 @@ class ScalingRecord(Record, frozen=True, kw_only=True):
     `desired` is the number of nodes that it has decided on, `replicas` the number that was asked for before; both are 0
     as long as there is no decision, or if somebody has switched the nodes off (then there is a `why`). `why`
     is a clause; `error` says why nothing can be carried out, "" if it can. The other fields are the state of the
-    decision, see `ScalingState`.
+    decision, see `ScalingState`: with `attempted_at`, `desired` is the attempt, and the other fields don't count it.
     """
 
     mode: str
@@ -39,10 +39,14 @@ class ScalingRecord(Record, frozen=True, kw_only=True):
     changed_at: float | None = None
     low_since: float | None = None
     low_most: int = 0
+    attempted_at: float | None = None
 
     @property
     def state(self) -> ScalingState:
-        return ScalingState(self.changed_at, self.low_since, self.low_most, self._asked_for)
+        state = ScalingState(self.changed_at, self.low_since, self.low_most, self._asked_for)
+        if self.attempted_at is None:
+            return state
+        return state._replace(replicas=self.replicas, attempt=self.desired, attempted_at=self.attempted_at)
 
     @property
     def _asked_for(self) -> int | None:
@@ -51,8 +55,9 @@ class ScalingRecord(Record, frozen=True, kw_only=True):
 
 def with_state(record: ScalingRecord, state: ScalingState) -> ScalingRecord:
     return msgspec.structs.replace(
-        record, changed_at=state.changed_at, low_since=state.low_since, low_most=state.low_most
-    )
+        record, changed_at=state.changed_at, low_since=state.low_since, low_most=state.low_most,
+        attempted_at=None if state.attempt is None else state.attempted_at,
+    )  # fmt: skip
 
 
 def find_conflict(nodes: Mapping[str, NodeRecord]) -> str:

@@ -9,6 +9,7 @@ from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.scaling_controller import ScalingController
 from evenlane.engine.control.scaling.record import ScalingRecord
+from evenlane.engine.control.scaling.target import ScaleError
 from evenlane.engine.scaler.kubernetes import DeploymentScale
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
@@ -39,9 +40,9 @@ class Cluster:
         for name, record in nodes.items():
             await self.coordination.put(key("nodes", name), encode(record), self.lease)
 
-    def controller(self, mode="leader", **given):
+    def controller(self, mode="leader", target=None, **given):
         settings = Settings(scaling=mode, scaling_deployment="nodes", **given)
-        target = DeploymentScale(self.api.url, "prod", "nodes", self.api.token, self.api.ca)
+        target = target or DeploymentScale(self.api.url, "prod", "nodes", self.api.token, self.api.ca)
         return ScalingController(
             self.coordination, ENV, "a", 128, settings, RecordReader(ENV), target if mode == "leader" else None,
             clock=lambda: self.now,
@@ -85,6 +86,58 @@ async def test_next_leader_knows_when_the_rest_began(cluster):
     cluster.now += 300
     await cluster.controller().look(cluster.fence)
     assert 5 == cluster.replicas
+
+
+class Dies(BaseException):
+    """The leader's process ends."""
+
+
+class LastAct(DeploymentScale):
+    """The leader dies before it asks for a change, or after. `fails`: the API doesn't answer it."""
+
+    dies, fails = "", False
+
+    async def read(self):
+        if self.fails:
+            raise ScaleError("no answer")
+        return await super().read()
+
+    async def change(self, replicas, version):
+        if self.dies != "before":
+            await super().change(replicas, version)
+        if self.dies:
+            raise Dies
+
+
+@pytest.mark.parametrize("dies", ["before", "after"])
+async def test_leader_that_dies_while_it_changes_the_number_delays_no_other(cluster, dies):
+    """P10: the next one rests only if the number was changed, and from then on. A failed look between loses nothing."""
+    await cluster.begin(a=BUSY, b=IDLE, c=IDLE)
+    target = LastAct(cluster.api.url, "prod", "nodes", cluster.api.token, cluster.api.ca)
+    target.dies = dies
+    with pytest.raises(Dies):
+        await cluster.controller(target=target).look(cluster.fence)
+    target.fails, cluster.now = True, cluster.now + 30
+    assert await cluster.controller(target=target).look(cluster.fence)
+    assert "no answer" == (await cluster.record()).error
+    cluster.now += 30
+    assert await cluster.controller().look(cluster.fence)
+    assert 4 == cluster.replicas
+    rests_until = 600 + (0 if dies == "after" else 60)
+    for later, replicas in ((rests_until - 1, 4), (rests_until, 5)):
+        cluster.now = 1_800_000_000.0 + later
+        assert await cluster.controller().look(cluster.fence)
+        assert replicas == cluster.replicas
+
+
+async def test_change_that_somebody_takes_back_is_not_repeated_at_once(cluster):
+    """P10: it counts as a change, also within the interval of the looks."""
+    await cluster.begin(a=BUSY, b=IDLE, c=IDLE)
+    await cluster.controller().look(cluster.fence)
+    cluster.api.replicas["prod", "nodes"] = 3
+    cluster.now += 30
+    await cluster.controller().look(cluster.fence)
+    assert 3 == cluster.replicas
 
 
 async def test_leader_that_was_deposed_changes_nothing(cluster):
