@@ -52,7 +52,7 @@ class Recommendations:
         )
         self._old_ns, self._clock = int(_LOOKS * interval_s * _SECOND), clock
         self._record: ScalingRecord | None = None
-        self._seen_at = 0
+        self._revision = self._seen_at = 0  # the record's, and when it was first seen
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -102,5 +102,7 @@ class Recommendations:
                 if item is None and not update.whole and "" not in update.gone:
                     continue  # another key that begins like this one
                 self._record = None if item is None else self._records.read(ScalingRecord, item.key, item.value)
-                self._seen_at = self._clock()
+                revision = 0 if item is None else item.mod_revision
+                if revision != self._revision:  # a watch that was interrupted lists the same record again
+                    self._revision, self._seen_at = revision, self._clock()
                 self._changed.set()

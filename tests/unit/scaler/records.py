@@ -12,14 +12,25 @@ ENV = "online"
 SECOND = 1_000_000_000
 
 
+class CountingReader(RecordReader):
+    """Counts the records that were read."""
+
+    count = 0
+
+    def read(self, kind, key, raw):
+        self.count += 1
+        return super().read(kind, key, raw)
+
+
 class Leader:
     """What the leader has written, and a process that follows it. `now` is in ns."""
 
     def __init__(self, mode="keda"):
         self.now, self.coordination, self._looks = 0, MemoryCoordination(), 0
+        self.records = CountingReader(ENV)
         self.recommendations = Recommendations(
-            self.coordination, ENV, mode, 30.0, RecordReader(ENV), clock=lambda: self.now
-        )
+            self.coordination, ENV, mode, 30.0, self.records, clock=lambda: self.now
+        )  # fmt: skip
 
     async def __aenter__(self):
         self.recommendations.open()

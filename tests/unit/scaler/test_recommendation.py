@@ -33,6 +33,20 @@ async def test_old_number_is_not_given():
         assert 5 == leader.recommendations.current.nodes
 
 
+async def test_old_number_stays_old_when_the_watch_lists_it_again():
+    """P10: a watch of etcd lists whenever its connection was interrupted, whether a leader lives or not."""
+    async with Leader() as leader:
+        await leader.write(desired=5)
+        read = leader.records.count
+        for leader.now in (60 * SECOND, 91 * SECOND):
+            read += 1
+            leader.coordination.disconnect_watches()
+            await until(lambda: leader.records.count == read)  # noqa: B023 - awaited within the turn
+        assert Recommendation(None, "no leader has looked for 91s") == leader.recommendations.current
+        await leader.write(desired=5)
+        assert 5 == leader.recommendations.current.nodes
+
+
 async def test_other_setting_of_the_leader_is_named():
     """P10: two ways at once are refused."""
     async with Leader("hpa") as leader:
