@@ -17,12 +17,14 @@ from evenlane.engine.control.scaling.decision import ScalingState, decide
 from evenlane.engine.control.scaling.need import explain_blocked
 from evenlane.engine.control.scaling.policy import Observation
 from evenlane.engine.control.scaling.record import OFF, ScalingRecord, find_conflict
+from evenlane.engine.control.scaling.validity import check_records
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
+    from evenlane.ring.membership.records import NodeRecord
 
 _SECOND = 1_000_000_000
 
@@ -46,7 +48,8 @@ def view(settings: Settings, cluster: ClusterSnapshot, record: ScalingRecord | N
     """Build the document. The decision is made by these settings, after what the leader has recorded; `now` is in
     unix s.
     """
-    fit = {name: node for name, node in cluster.nodes.items() if node.is_fit}
+    nodes, invalid = check_records(cluster.nodes)
+    fit = {name: node for name, node in nodes.items() if node.is_fit}
     state = record.state if record is not None else ScalingState()
     replicas = state.replicas or len(fit) or (1 if state.replicas is None else 0)
     seen = Observation(fit, replicas, cluster.partitions)
@@ -68,7 +71,10 @@ def view(settings: Settings, cluster: ClusterSnapshot, record: ScalingRecord | N
             for name, node in sorted(cluster.nodes.items())
         ],
         "recorded": None if record is None else _recorded(record),
-        "notes": [*_notes(cluster, record)],
+        "notes": [
+            *_notes(cluster, nodes, record),
+            *(f"node {name} doesn't count for scaling: {reason}" for name, reason in sorted(invalid.items())),
+        ],
     }  # fmt: skip
 
 
@@ -85,12 +91,12 @@ def _instant(seconds: float) -> str:
     return format_instant(int(seconds * _SECOND))
 
 
-def _notes(cluster: ClusterSnapshot, record: ScalingRecord | None) -> Iterator[str]:
-    modes = {node.scaling for node in cluster.nodes.values()} - {OFF}
-    leads = cluster.nodes.get(cluster.leader) if cluster.leader is not None else None
+def _notes(cluster: ClusterSnapshot, nodes: Mapping[str, NodeRecord], record: ScalingRecord | None) -> Iterator[str]:
+    modes = {node.scaling for node in nodes.values()} - {OFF}
+    leads = nodes.get(cluster.leader) if cluster.leader is not None else None
     if not modes:
         yield "no node has the setting scaling: nothing changes the number of nodes"
-    elif conflict := find_conflict(cluster.nodes):
+    elif conflict := find_conflict(nodes):
         yield conflict
     elif leads is not None and leads.scaling == OFF:
         yield f"node {cluster.leader} leads and has scaling = off: as long as it leads, nothing is scaled"

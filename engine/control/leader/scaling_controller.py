@@ -16,6 +16,7 @@ from evenlane.engine.control.scaling.decision import ScalingState, decide, note_
 from evenlane.engine.control.scaling.policy import Observation
 from evenlane.engine.control.scaling.record import ScalingRecord, find_conflict, with_state
 from evenlane.engine.control.scaling.target import Scale, ScaleError
+from evenlane.engine.control.scaling.validity import check_records
 from evenlane.ring.coordination.ports import CoordinationError, PutKey
 from evenlane.ring.membership.records import NodeRecord, encode
 
@@ -55,6 +56,7 @@ class ScalingController:
         self._node_records = RecordReader(env, lambda _reason: None)  # the placement names invalid ones
         self._policy, self._bounds = policy_of(settings), bounds_of(settings)
         self._problem = ""  # the last one that was logged
+        self._invalid: dict[str, str] = {}  # node -> reason; they were logged
 
     async def serve(self, fence: CreatedAt) -> None:
         """Return when another process leads. Raises CoordinationError."""
@@ -65,7 +67,8 @@ class ScalingController:
 
     async def look(self, fence: CreatedAt) -> bool:
         """Look once. Returns whether this process still leads. Raises CoordinationError."""
-        nodes = await self._read_nodes()
+        nodes, invalid = check_records(await self._read_nodes())
+        self._note_invalid(invalid)
         if self._target is not None and self._holder in nodes and nodes[self._holder].leaving:
             return True
         before = await self._read_record()
@@ -141,6 +144,13 @@ class ScalingController:
     async def _write(self, record: ScalingRecord, fence: CreatedAt) -> bool:
         put = PutKey(names.key(self._env, "scaling"), encode(record))
         return (await self._coordination.txn([fence], [put])).succeeded
+
+    def _note_invalid(self, invalid: dict[str, str]) -> None:
+        """Log each node whose record doesn't count once, until its record counts or is wrong in another way."""
+        for node, reason in sorted(invalid.items()):
+            if self._invalid.get(node) != reason:
+                _log.warning("a node doesn't count for scaling", node=node, reason=reason)
+        self._invalid = invalid
 
     def _note_problem(self, problem: str) -> None:
         """Log a problem once, until there is another one or none."""

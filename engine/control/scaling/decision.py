@@ -88,7 +88,7 @@ def _by_need(proposal: Proposal, bounds: Bounds, present: int, state: ScalingSta
     if left:
         rests = f"{enough} would do, and are enough if that stays so for another {format_duration(round(left))}"
         return _keep(present, f"{proposal.why}; {rests}", state._replace(low_since=since, low_most=most))
-    return _change(most, proposal.why, now)
+    return _change(min(most, present), proposal.why, now)
 
 
 def _rest_left(since: float | None, rest_s: float, now: float) -> float:

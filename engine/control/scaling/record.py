@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 OFF = "off"
 _NAMED = 3  # nodes of each mode in a sentence
 
+_Replicas: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+_Time: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=10_000_000_000)]
+
 
 class ScalingRecord(Record, frozen=True, kw_only=True):
     """`scaling`, written by the leader at each look. `mode` is the setting `scaling`, `by` the leader; times are in
@@ -30,16 +33,16 @@ class ScalingRecord(Record, frozen=True, kw_only=True):
 
     mode: str
     by: str
-    at: float
+    at: _Time
     policy: str = ""
-    desired: int = 0
-    replicas: int = 0
+    desired: _Replicas = 0
+    replicas: _Replicas = 0
     why: str = ""
     error: str = ""
-    changed_at: float | None = None
-    low_since: float | None = None
-    low_most: int = 0
-    attempted_at: float | None = None
+    changed_at: _Time | None = None
+    low_since: _Time | None = None
+    low_most: _Replicas = 0
+    attempted_at: _Time | None = None
 
     @property
     def state(self) -> ScalingState:

@@ -61,6 +61,14 @@ def test_notes_say_what_keeps_it_from_being_carried_out():
     assert [] == notes(a="leader", b="off")
 
 
+def test_absurd_record_of_a_node_is_named_and_doesnt_count():
+    """P10."""
+    good = {"a": node(scaling="leader"), "b": node(scaling="leader")}
+    document = view(NEED, cluster(**good, c=node(slots=-7, scaling="leader")), None, NOW)
+    assert view(NEED, cluster(**good), None, NOW)["why"] == document["why"]
+    assert ["node c doesn't count for scaling: slots isn't from 0 to 100000"] == document["notes"]
+
+
 def test_nodes_that_leave_are_shown_and_dont_count():
     """P10."""
     document = view(Settings(), cluster(a=node(), b=node(cpu=0.99, leaving=True)), None, NOW)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from evenlane.engine.base.config.settings import Settings
@@ -13,7 +14,7 @@ from evenlane.engine.control.scaling.target import ScaleError
 from evenlane.engine.scaler.kubernetes import DeploymentScale
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
-from evenlane.ring.membership.records import NodeRecord, decode, encode
+from evenlane.ring.membership.records import LoadRecord, NodeRecord, decode, encode
 from tests.support.kubernetes.stand_in import KubernetesApi
 from tests.support.log_tables import events, logged
 from tests.support.membership_cluster import ENV, key
@@ -260,6 +261,29 @@ async def test_broken_values_in_etcd_end_nothing(cluster):
         await cluster.controller().look(cluster.fence)
     assert 4 == cluster.replicas
     assert 1 == events(lines).count("a value in etcd is passed over"), "the placement names the record of the node"
+
+
+@pytest.mark.parametrize("policy", [{}, {"scaling_policy": "need", "scaling_target": "p99 wait 2s"}])
+async def test_absurd_record_of_a_node_stops_no_decision(cluster, policy):
+    """P10: it is named once, until it is right, and the others count."""
+    load = LoadRecord(used=64.0, wanted=100.0, handling=0.1)
+    busy = structs.replace(BUSY, load=load)
+    controller = cluster.controller(**policy)
+    await cluster.begin(replicas=2, a=busy, b=busy)
+    await controller.look(cluster.fence)
+    needed = cluster.replicas
+    assert needed > 2
+    absurd = structs.replace(busy, slots=1, projects=10**20, load=LoadRecord(wanted=-1e300), scaling="up")
+    await cluster.set(c=absurd)
+    cluster.api.replicas["prod", "nodes"] = 2
+    await cluster.coordination.delete(key("scaling"))
+    with capture_logs() as lines:
+        for _ in range(2):
+            await controller.look(cluster.fence)
+    assert needed == cluster.replicas
+    why = "its scaling is none of off, leader, keda, hpa"
+    assert [("c", why)] == [(line["node"], line["reason"]) for line in lines if line["log_level"] == "warning"]
+    logged(lines, "a node doesn't count for scaling", node="c", reason=why)
 
 
 async def test_looks_at_its_interval_until_it_is_deposed(cluster):
