@@ -1,17 +1,20 @@
 """Puts inbound messages into Evenlane: data under its project, announcements and closes for the partition's owner."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 from nats.aio.client import Client
 
 from evenlane import ConfigError, EvenlaneError, InvalidName, Producer, Receipt, TopicDraining, Topics, UnknownProject
 from examples.iot import messages
-from examples.iot.ingress import Held, Inbound, Ingress
+from examples.iot.ingress import CONTROL, DIRECT_WORKERS, MQTT, Held, Inbound, Ingress
 from examples.iot.messages import Announcement, Answer, Close
 from examples.iot.registrations import Registrations, Step
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import Address, shorten
+from examples.iot.worker_shares import WorkerShares
 
 _CLOSED = ("draining", "deleted")
 
@@ -40,6 +43,9 @@ class Forwarder:
         self._name, self._settings, self._subjects = name, settings, settings.subjects
         self._connection, self._ingress, self._producer, self._topics = connection, ingress, producer, topics
         self.registrations = Registrations()
+        self._shares = {
+            MQTT: WorkerShares(MQTT.workers), CONTROL: WorkerShares(CONTROL.workers), None: WorkerShares(DIRECT_WORKERS)
+        }  # fmt: skip
 
     async def forward(self, inbound: Inbound) -> Receipt | None:
         """Put a message. Returns None if it was answered without a put."""
@@ -74,7 +80,8 @@ class Forwarder:
         if step is not Step.PUT:
             raise NotYet(f"project {project} isn't registered yet")
         try:
-            return await self._producer.put(project, inbound.body, id=messages.id_of(inbound.body, inbound.place))
+            with self._share(inbound, project):
+                return await self._producer.put(project, inbound.body, id=messages.id_of(inbound.body, inbound.place))
         except UnknownProject:
             self.registrations.on_unknown(project)
             raise
@@ -129,9 +136,21 @@ class Forwarder:
 
     async def _put_control(self, kind: str, project: str, body: bytes, held: Held) -> Receipt:
         """Put a message for the owner of the project's partition: the first group is on it."""
-        return await self._producer.put(
-            project, body, group=0, priority=messages.URGENT, id=f"{kind}-{held.place}", headers={"kind": kind}
-        )
+        with self._share(held, project):
+            return await self._producer.put(
+                project, body, group=0, priority=messages.URGENT, id=f"{kind}-{held.place}", headers={"kind": kind}
+            )
+
+    @contextmanager
+    def _share(self, inbound: Inbound, project: str) -> Iterator[None]:
+        """Take one of the project's share of the workers during the block. Raises NotYet if it has none left."""
+        shares = self._shares[inbound.source]
+        if not shares.begin(project):
+            raise NotYet(f"other messages of project {project} aren't put yet")
+        try:
+            yield
+        finally:
+            shares.end(project)
 
     def _check_place(self, project: str, address: Address) -> int:
         """Return the project's partition. Raises InvalidName, and ConfigError if the subject names another one."""

@@ -34,13 +34,11 @@ from evenlane import (
 from examples.iot.connection import connect
 from examples.iot.database import Database, Refusal
 from examples.iot.forwarder import Forwarder
-from examples.iot.ingress import CONTROL, MQTT, Direct, Held, Inbound, Ingress, Source
+from examples.iot.ingress import CONTROL, DIRECT_WORKERS, MQTT, Direct, Held, Inbound, Ingress, Source
 from examples.iot.messages import Answer, Unreadable, decode
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import shorten
 
-# Messages in flight: from devices by MQTT, of announcements and closes, of data by NATS.
-MQTT_WORKERS, CONTROL_WORKERS, DIRECT_WORKERS = 32, 4, 16
 _QUEUE = "gateways"  # each message of data by NATS goes to one gateway
 _DIRECT_S, _DIRECT_AGAIN_S = 4.0, 0.1  # how long to try to put data that nothing holds
 _LOOK_EACH_S = 1.0
@@ -77,10 +75,9 @@ class Gateway:
         self._say(f"ready gateway={self.name}")
         async with asyncio.TaskGroup() as workers:
             workers.create_task(self._keep_prepared())
-            for _ in range(MQTT_WORKERS):
-                workers.create_task(self._work(MQTT))
-            for _ in range(CONTROL_WORKERS):
-                workers.create_task(self._work(CONTROL))
+            for source in (MQTT, CONTROL):
+                for _ in range(source.workers):
+                    workers.create_task(self._work(source))
             for _ in range(DIRECT_WORKERS):
                 workers.create_task(self._work_directly(direct))
 

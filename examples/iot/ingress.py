@@ -36,17 +36,23 @@ _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.2, 5.0
 
 
 class Source(NamedTuple):
-    """A stream, and what nats-server puts before the subjects in it."""
+    """A stream, and what nats-server puts before the subjects in it. `workers` take its messages in each gateway."""
 
     stream: str
     prefix: str
+    workers: int
 
 
-MQTT, CONTROL = Source(MQTT_STREAM, _MQTT_PREFIX), Source(STREAM, "")
+MQTT, CONTROL = Source(MQTT_STREAM, _MQTT_PREFIX, 32), Source(STREAM, "", 4)
+DIRECT_WORKERS = 16  # for data by NATS, which no stream holds
 
 
 class Inbound:
-    """A message on its way in. `place` is the same each time that it is delivered."""
+    """A message on its way in. `place` is the same each time that it is delivered; `source` is None if no stream holds
+    it.
+    """
+
+    source: Source | None = None
 
     def __init__(self, subject: str, message: Msg, place: str) -> None:
         self.subject, self.body, self.place = subject, message.data, place
@@ -62,6 +68,7 @@ class Held(Inbound):
     """A message that a stream holds."""
 
     def __init__(self, source: Source, message: Msg) -> None:
+        self.source = source
         self.published_at = message.metadata.timestamp
         number, second = message.metadata.sequence.stream, self.published_at.timestamp()
         place = f"{source.stream.removeprefix('$')}-{number}-{second:.6f}"

@@ -52,12 +52,13 @@ class Surprise(Queues):
 
 
 @asynccontextmanager
-async def running(path, wire, streams, queues):
+async def running(path, wire, streams, queues, answered=("good",)):
     """A gateway at work on the messages of the streams. Yields what it says."""
     printed = []
     async with Database(path) as database:
         forwards = forwarder(wire, streams, queues)
-        forwards.registrations.on_answer("good")
+        for project in answered:
+            forwards.registrations.on_answer(project)
         working = asyncio.create_task(Gateway("g1", forwards, streams, wire, database, printed.append).run(SETTINGS))
         try:
             yield printed
@@ -116,6 +117,32 @@ async def test_unforeseen_error_refuses_the_message(tmp_path):
     assert 40 == len(reasons)
     assert all("RuntimeError: nobody\\nhas foreseen it xxx" in reason and len(reason) < 300 for (reason,) in reasons)
     assert 41 == len(printed)
+
+
+class Hanging(Queues):
+    """A producer whose puts hang for the projects `stuck-...`."""
+
+    async def put(self, project, body, **options):
+        if project.startswith("stuck"):
+            await asyncio.Event().wait()
+        return await super().put(project, body, **options)
+
+
+@pytest.mark.parametrize("stuck", [1, 2, 5])
+async def test_projects_whose_puts_hang_hold_up_no_other(tmp_path, stuck):
+    """P7, E1: such as one with a full backlog. What is beyond their share of the workers is delivered later."""
+    wire, queues = Wire(), Hanging()
+    names = [f"stuck-{number % stuck}" for number in range(500)] + ["good"] * 50
+    messages = [
+        held(wire, SETTINGS.subjects.format("data", queues.home_partition(name), name), name.encode(), number)
+        for number, name in enumerate(names)
+    ]
+    async with running(tmp_path / "iot.db", wire, Streams(*messages), queues, answered={*names}) as printed:
+        await until(lambda: len(queues.put_bodies) == 50)
+    assert {b"good"} == {*queues.put_bodies}
+    delayed = sum(payload.startswith(b"-NAK") for _, payload in wire.published)
+    assert MQTT.workers // 2 <= 500 - delayed < MQTT.workers
+    assert 1 == len(printed)
 
 
 async def test_message_that_can_neither_be_put_nor_kept_is_delivered_again(tmp_path):

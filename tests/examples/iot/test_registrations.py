@@ -43,6 +43,18 @@ def test_projects_that_nobody_answers_for_are_forgotten():
     assert 20 == known.waiting
 
 
+def test_answered_projects_are_bounded():
+    """P7: anybody may publish answers. The projects with data stay; one that is forgotten is announced again."""
+    known = Registrations(ask_again=ASK_AGAIN, most=100)
+    known.on_answer("acme")
+    known.on_answer("idle")
+    for number in range(1_000):
+        known.on_answer(f"invented-{number}")
+        assert Step.PUT == known.on_data("acme", 0)
+    assert 100 == known.answered
+    assert Step.ASK == known.on_data("idle", 0)
+
+
 @given(st.lists(EVENTS, max_size=40))
 def test_any_history(events):
     """Against the whole history of each project."""
