@@ -1,8 +1,9 @@
-"""Writes a role as the configuration of nats-server and as commands for etcdctl. Pure."""
+"""Writes a role as the configuration of nats-server, for users with a JWT, and as commands for etcdctl. Pure."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from typing import TYPE_CHECKING
 
 from evenlane.engine.errors import ConfigError
@@ -48,6 +49,37 @@ def nats_account(role: Role) -> str:
     return nats_config(role) + "\n".join(lines) + "\n"
 
 
+def nsc_commands(role: Role) -> str:
+    """Return commands for a shell, to be run where `nsc` has the account's key. They make the user, or add to an
+    existing one the permissions that are missing.
+    """
+    permissions = [("--allow-pub", each) for each in role.publish]
+    permissions += [("--allow-sub", each) for each in role.subscribe]
+    lines = [
+        *_comments(role, has_jwt=True),
+        "# Run this with the account that has the streams. Then this prints the credentials:",
+        f"#   nsc generate creds --name {role.name}",
+        "set -e",
+        f"nsc describe user --name {role.name} > /dev/null 2>&1 || nsc add user --name {role.name}",
+        " \\\n".join(
+            [f"nsc edit user --name {role.name}", *(f"  {flag} {shlex.quote(each)}" for flag, each in permissions)]
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def jwt_permissions(role: Role) -> str:
+    """Return a document in JSON for tools that sign JWTs of NATS. `permissions` belongs into the object `nats` of a
+    user's claims, or is the `template` of a scoped signing key.
+    """
+    document = {
+        "name": role.name,
+        "settings": {key: _setting(key, value) for key, value in _settings(role, has_jwt=True)},
+        "permissions": {"pub": {"allow": role.publish}, "sub": {"allow": role.subscribe}},
+    }
+    return json.dumps(document, indent=2) + "\n"
+
+
 def etcd_commands(role: Role) -> str:
     """Return commands for a shell, to be run as etcd's root. They make the role, and its user with the password that is
     on stdin. If these exist, the commands add the permissions that are missing; they change no password.
@@ -66,10 +98,20 @@ def etcd_commands(role: Role) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _comments(role: Role) -> Iterable[str]:
+def _comments(role: Role, *, has_jwt: bool = False) -> Iterable[str]:
     yield f"# The permissions of {role.name}. Its process needs the settings:"
+    for key, value in _settings(role, has_jwt=has_jwt):
+        yield f"#   {key} = {json.dumps(_setting(key, value))}"
+
+
+def _settings(role: Role, *, has_jwt: bool) -> Iterable[tuple[str, str]]:
+    """Those of the process. A user with a JWT logs in by a file of credentials, and not by a name."""
     for key, value in role.settings.items():
-        yield f"#   {key} = {json.dumps(value.split(',') if key == 'projects' else value)}"
+        yield ("nats_creds_file", f"{role.name}.creds") if has_jwt and key == "nats_user" else (key, value)
+
+
+def _setting(key: str, value: str) -> str | list[str]:
+    return value.split(",") if key == "projects" else value
 
 
 def _subjects(what: str, subjects: Iterable[str]) -> Iterable[str]:

@@ -22,6 +22,8 @@ class Format(StrEnum):
 
     NATS = "nats"
     NATS_ACCOUNT = "nats-account"
+    NSC = "nsc"
+    JSON = "json"
     ETCD = "etcd"
 
 
@@ -31,7 +33,11 @@ _Projects = Annotated[
 ]
 _Format = Annotated[
     Format,
-    typer.Option("--format", metavar="FORMAT", help="nats or nats-account: configuration; etcd: commands for etcdctl."),
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="nats or nats-account: configuration; nsc or json: for users with a JWT; etcd: commands for etcdctl.",
+    ),
 ]
 _Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="The user's name. Default: the role, and its project.")
@@ -55,10 +61,17 @@ def permissions(
     Example:
       evenlane permissions node > node.conf
       evenlane permissions producer --project acme --format etcd
+      evenlane permissions producer --project acme --format nsc
     """
-    from evenlane.engine.admin.permissions.formats import etcd_commands, nats_account, nats_config
+    from evenlane.engine.admin.permissions import formats
     from evenlane.engine.admin.permissions.roles import make_role
 
     made = make_role(role.value, given.load().settings.env, project or (), name)
-    write = {Format.NATS: nats_config, Format.NATS_ACCOUNT: nats_account, Format.ETCD: etcd_commands}[output]
+    write = {
+        Format.NATS: formats.nats_config,
+        Format.NATS_ACCOUNT: formats.nats_account,
+        Format.NSC: formats.nsc_commands,
+        Format.JSON: formats.jwt_permissions,
+        Format.ETCD: formats.etcd_commands,
+    }[output]
     typer.echo(write(made), nl=False)

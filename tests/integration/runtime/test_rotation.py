@@ -1,7 +1,6 @@
 """Passwords, credentials and certificates that change while processes run."""
 
 import asyncio
-import os
 import shutil
 from functools import partial
 
@@ -14,6 +13,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.support.certificates import make_certificate
 from tests.support.permissions.guarded import GuardedServers
+from tests.support.permissions.jwt import credentials, make_key
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -91,12 +91,8 @@ async def test_new_etcd_password_needs_no_restart(servers, running, first):
 
 
 def user_credentials(folder, name):
-    user = nkeys.from_seed(bytearray(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)))
     path = folder / "user.creds"
-    path.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{name}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{user.seed.decode()}\n------END USER NKEY SEED------\n"
-    )
+    path.write_text(credentials(name, make_key(nkeys.PREFIX_BYTE_USER)[0]))
     return path
 
 

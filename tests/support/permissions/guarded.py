@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import psutil
 
-from evenlane.engine.admin.permissions.formats import etcd_commands, nats_account, nats_config
+from evenlane.engine.admin.permissions.formats import etcd_commands, jwt_permissions, nats_account, nats_config
 from evenlane.engine.admin.permissions.roles import make_role
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.runtime.embedded import child
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats import NatsServer
+from tests.support.permissions.jwt import Operator
 
 if TYPE_CHECKING:
     from evenlane.engine.admin.permissions.roles import Role
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 ENV = "guarded"
 PASSWORD = "a-password-of-its-own"
 ROOT = "root"
+Kind = Literal["one account", "accounts", "jwt"]
 
 
 def roles() -> dict[str, Role]:
@@ -41,13 +44,16 @@ class QuickEtcd(EtcdServer):
 
 
 class GuardedServers:
-    """nats-server and etcd. `settings` are those of a user, whose password is in a file."""
+    """nats-server and etcd. `settings` are those of a user, whose password or credentials are in a file. With `jwt`, an
+    operator's account has the users; with `accounts`, producers of some projects have accounts of their own.
+    """
 
-    def __init__(self, folder: Path, *, accounts: bool = False) -> None:
+    def __init__(self, folder: Path, kind: Kind = "one account") -> None:
         self._folder, self.roles = folder, roles()
         self._passwords: dict[str, str] = {}  # in nats-server, if they aren't PASSWORD
         folder.mkdir(parents=True, exist_ok=True)
-        self._write = self._accounts if accounts else self._users
+        self._has_jwt = kind == "jwt"
+        self._write = {"one account": self._users, "accounts": self._accounts, "jwt": self._operator}[kind]
         self._config = folder / "guarded.conf"
         self._config.write_text(self._write())
         self.nats = NatsServer(folder / "nats", config='include "../guarded.conf"')
@@ -67,6 +73,16 @@ class GuardedServers:
             *(f"{name}: {{ imports: ${name}-imports, users: [ {self._user(name)} ] }}" for name in own),
         ]
         return "\n".join([*written, "accounts {", *accounts, "}"])
+
+    def _operator(self) -> str:
+        operator = Operator()
+        for name, role in self.roles.items():
+            self._creds(name).write_text(operator.user(json.loads(jwt_permissions(role))["permissions"]))
+        self._creds(ROOT).write_text(operator.user())
+        return operator.server_config
+
+    def _creds(self, name: str) -> Path:
+        return self._folder / f"{name}.creds"
 
     @staticmethod
     def _root() -> str:
@@ -124,13 +140,21 @@ class GuardedServers:
     async def stop(self) -> None:
         await asyncio.gather(self.nats.stop(), self.etcd.stop())
 
+    def login(self, name: str) -> dict[str, Any]:
+        """The options of nats-py for this user."""
+        own = {"user_credentials": str(self._creds(name))} if self._has_jwt else {"user": name, "password": PASSWORD}
+        return own | {"inbox_prefix": f"_INBOX.{name}"}
+
     def settings(self, name: str, **more: object) -> Settings:
         path = self._folder / f"{name}.password"
         path.write_text(PASSWORD)
-        own: dict[str, object] = {"env": ENV, "nats_user": name, "etcd_user": name}
+        own: dict[str, object] = {"env": ENV, "etcd_user": name, "etcd_password_file": path}
         if name in self.roles:
             own |= self.roles[name].settings
         if "projects" in own:
             own["projects"] = tuple(str(own["projects"]).split(","))
-        files = {"nats_password_file": path, "etcd_password_file": path}
-        return Settings(nats=(self.nats.url,), etcd=(self.etcd.endpoint,), **files | own | more)
+        if self._has_jwt:
+            own |= {"nats_user": None, "nats_creds_file": self._creds(name)}
+        else:
+            own |= {"nats_user": name, "nats_password_file": path}
+        return Settings(nats=(self.nats.url,), etcd=(self.etcd.endpoint,), **own | more)

@@ -21,7 +21,7 @@ from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.core.export_port import Range
 from evenlane.ring.coordination.ports import CoordinationError
 from tests.support.node.running import running_engine
-from tests.support.permissions.guarded import ENV, PASSWORD, ROOT, GuardedServers
+from tests.support.permissions.guarded import ENV, ROOT, GuardedServers
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -47,15 +47,31 @@ def servers(tmp_path_factory):
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory):
     """Servers on which the producers of some projects have NATS accounts of their own."""
-    made = GuardedServers(tmp_path_factory.mktemp("apart"), accounts=True)
+    made = GuardedServers(tmp_path_factory.mktemp("apart"), "accounts")
     asyncio.run(begin(made))
     yield made
     asyncio.run(made.stop())
 
 
-@pytest.fixture(params=["one account", "accounts"])
-def either(request):
-    return request.getfixturevalue("servers" if request.param == "one account" else "apart")
+@pytest.fixture(scope="module")
+def decentral(tmp_path_factory):
+    """Servers whose users of NATS have JWTs."""
+    made = GuardedServers(tmp_path_factory.mktemp("decentral"), "jwt")
+    asyncio.run(begin(made))
+    yield made
+    asyncio.run(made.stop())
+
+
+@pytest.fixture(params=["servers", "apart", "decentral"])
+def any_kind(request):
+    """Servers of each kind."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture(params=["servers", "decentral"])
+def shared(request):
+    """Servers on which all users are in one account."""
+    return request.getfixturevalue(request.param)
 
 
 def node(servers, handle):
@@ -78,9 +94,7 @@ async def connected(servers, user):
     async def on_error(error):
         denied.append(str(error))
 
-    client = await nats.connect(
-        servers.nats.url, user=user, password=PASSWORD, error_cb=on_error, inbox_prefix=f"_INBOX.{user}"
-    )
+    client = await nats.connect(servers.nats.url, error_cb=on_error, **servers.login(user))
     try:
         yield client, denied
     finally:
@@ -104,11 +118,11 @@ def handler(handled):
     return handle
 
 
-async def test_each_role_does_its_whole_job(either):
+async def test_each_role_does_its_whole_job(any_kind):
     """S1: a node runs, a producer of one project puts, an operator operates, a reporter reads; nobody is denied
     anything.
     """
-    servers, handled = either, []
+    servers, handled = any_kind, []
     with capture_logs() as logs:
         async with node(servers, handler(handled)):
             await work(servers, handled)
@@ -154,9 +168,9 @@ def read_report(servers):
         assert info.messages <= sum(map(len, pages))
 
 
-async def test_producer_of_one_project_keeps_its_backlog_limit(either):
+async def test_producer_of_one_project_keeps_its_backlog_limit(any_kind):
     """S1: it may read neither the reports about all projects nor the streams, and asks the nodes."""
-    servers = either
+    servers = any_kind
     release = asyncio.Event()
 
     async def handle(_message):
@@ -197,9 +211,9 @@ UNHEARD = [
 ]  # fmt: skip
 
 
-async def test_producer_of_one_project_reaches_no_other(either):
+async def test_producer_of_one_project_reaches_no_other(any_kind):
     """S1: it can't put to, read, erase, schedule into, count or listen to another project, nor to anybody's replies."""
-    servers = either
+    servers = any_kind
     async with node(servers, handler([])), connected(servers, "producer-acme") as (client, denied):
         await set_topics(servers, acme={"qps": 1_000}, other={"qps": 1_000})
         for pattern in FORBIDDEN:
@@ -276,8 +290,9 @@ async def test_producer_of_one_project_reads_two_keys_of_etcd_and_writes_none(se
         await etcd.close()
 
 
-async def test_roles_that_only_look_change_nothing(servers):
+async def test_roles_that_only_look_change_nothing(shared):
     """S1: a reporter changes no stream and no key; an operator takes no partition; nobody deletes a stream."""
+    servers = shared
     async with node(servers, handler([])):
         await set_topics(servers, acme={"qps": 1_000})
         for user, verbs in (
@@ -320,8 +335,9 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("headers", HEADERS.values(), ids=HEADERS)
-async def test_headers_of_nats_reach_no_other_project(servers, headers):
+async def test_headers_of_nats_reach_no_other_project(shared, headers):
     """S1: permissions don't see headers. The streams take none that erase, schedule or expire messages."""
+    servers = shared
     async with node(servers, handler([])):
         await set_topics(servers, acme={"qps": 1_000}, other={"qps": 1_000, "state": "paused"})
         own, other = f"lanes.{ENV}.0.acme.0.mid", f"lanes.{ENV}.0.other.0.mid"

@@ -1,17 +1,13 @@
 """Logging in to NATS: TLS, passwords and credentials, and the errors for mistyped ones."""
 
 import asyncio
-import base64
 import json
 import logging
 import shutil
 import ssl
 import subprocess
-import time
 
-import nkeys
 import pytest
-from nacl.signing import SigningKey
 
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.cluster import connections
@@ -19,6 +15,7 @@ from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
 from evenlane.engine.runtime.embedded.nats import NatsServer
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
+from tests.support.permissions.jwt import Operator
 
 INFO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1048576,"auth_required":true}\r\n'
 
@@ -195,44 +192,11 @@ async def test_port_of_nats_given_for_etcd_is_reported(nats_server):
 # ---- credentials: a user's JWT, signed by its account, signed by the operator
 
 
-def _pair(prefix):
-    seed = nkeys.encode_seed(bytes(SigningKey.generate()), prefix)
-    return seed, nkeys.from_seed(bytearray(seed))
-
-
-def _jwt(issuer, subject, name, nats):
-    def part(document):
-        return base64.urlsafe_b64encode(json.dumps(document).encode()).rstrip(b"=")
-
-    claims = {
-        "jti": name, "iat": int(time.time()), "iss": issuer.public_key.decode(), "name": name,
-        "sub": subject.public_key.decode(), "nats": {"version": 2} | nats,
-    }  # fmt: skip
-    head = part({"typ": "JWT", "alg": "ed25519-nkey"}) + b"." + part(claims)
-    return (head + b"." + base64.urlsafe_b64encode(issuer.sign(head)).rstrip(b"=")).decode()
-
-
 @pytest.mark.real
 async def test_credentials_file_logs_in(tmp_path):
-    _, operator = _pair(nkeys.PREFIX_BYTE_OPERATOR)
-    accounts = [_pair(nkeys.PREFIX_BYTE_ACCOUNT)[1] for _ in range(2)]  # of the users, and of the server
-    seed, user = _pair(nkeys.PREFIX_BYTE_USER)
-    unlimited = {"subs": -1, "data": -1, "payload": -1, "conn": -1, "imports": -1, "exports": -1, "leaf": -1}
-    limits = {"type": "account", "limits": unlimited}
-    known = [f"{each.public_key.decode()}: {_jwt(operator, each, 'account', limits)}" for each in accounts]
-    creds = tmp_path / "user.creds"
-    creds.write_text(
-        "-----BEGIN NATS USER JWT-----\n"
-        + _jwt(accounts[0], user, "user", {"type": "user", "subs": -1, "data": -1, "payload": -1})
-        + f"\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY SEED-----\n{seed.decode()}\n"
-        "------END USER NKEY SEED------\n"
-    )
-    server = NatsServer(
-        tmp_path / "nats",
-        config=f"operator: {_jwt(operator, operator, 'operator', {'type': 'operator'})}\n"
-        f"system_account: {accounts[1].public_key.decode()}\nresolver: MEMORY\n"
-        f"resolver_preload {{\n{known[0]}\n{known[1]}\n}}",
-    )
+    operator, creds = Operator(), tmp_path / "user.creds"
+    creds.write_text(operator.user())
+    server = NatsServer(tmp_path / "nats", config=operator.server_config)
     await server.start()
     try:
         await opened(Settings(nats=(server.url,), nats_creds_file=creds))

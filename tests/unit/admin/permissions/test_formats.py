@@ -1,8 +1,17 @@
 """What `evenlane permissions` prints (S1); tests/integration/admin/permissions uses it on real servers."""
 
+import json
+import subprocess
+
 import pytest
 
-from evenlane.engine.admin.permissions.formats import etcd_commands, nats_account, nats_config
+from evenlane.engine.admin.permissions.formats import (
+    etcd_commands,
+    jwt_permissions,
+    nats_account,
+    nats_config,
+    nsc_commands,
+)
 from evenlane.engine.admin.permissions.roles import make_role
 from evenlane.engine.cli.main import run
 from evenlane.engine.errors import ConfigError, InvalidName
@@ -47,6 +56,27 @@ etcdctl user grant-role producer-acme producer-acme
 """
 
 
+NSC = """\
+# The permissions of producer-acme. Its process needs the settings:
+#   env = "online"
+#   nats_creds_file = "producer-acme.creds"
+#   nats_inbox = "_INBOX.producer-acme"
+#   etcd_user = "producer-acme"
+#   projects = ["acme"]
+# Run this with the account that has the streams. Then this prints the credentials:
+#   nsc generate creds --name producer-acme
+set -e
+nsc describe user --name producer-acme > /dev/null 2>&1 || nsc add user --name producer-acme
+nsc edit user --name producer-acme \\
+  --allow-pub 'lanes.online.*.acme.*.*' \\
+  --allow-pub 'later.online.*.acme.*.*.*' \\
+  --allow-pub ask.online.backlog.acme \\
+  --allow-sub '_INBOX.producer-acme.>' \\
+  --allow-sub '$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*' \\
+  --allow-sub '$JS.EVENT.ADVISORY.STREAM.UPDATED.*'
+"""
+
+
 def test_producer_of_one_project_gets_its_subjects_and_keys_alone():
     role = make_role("producer", "online", ["acme"])
     assert PRODUCER == nats_config(role)
@@ -59,6 +89,36 @@ def test_command_prints_what_the_functions_return(capsys):
     assert PRODUCER == capsys.readouterr().out
     assert 0 == run(["permissions", "producer", "--project", "acme", "--format", "etcd"])
     assert capsys.readouterr().out.endswith(ETCD)
+
+
+def test_user_with_a_jwt_gets_the_same_subjects():
+    """S1: for `nsc`, and for tools that sign claims themselves. The settings name the file of credentials, no user."""
+    role = make_role("producer", "online", ["acme"])
+    assert NSC == nsc_commands(role)
+    document = json.loads(jwt_permissions(role))
+    assert {"pub": {"allow": [*role.publish]}, "sub": {"allow": [*role.subscribe]}} == document["permissions"]
+    assert {
+        "env": "online", "nats_creds_file": "producer-acme.creds", "nats_inbox": "_INBOX.producer-acme",
+        "etcd_user": "producer-acme", "projects": ["acme"],
+    } == document["settings"]  # fmt: skip
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_commands_for_nsc_reach_it_as_they_are_meant(tmp_path, exists):
+    """S1: the shell expands no `$JS` and no `*`; a user that exists isn't made again."""
+    nsc = tmp_path / "nsc"
+    found = "" if exists else '[ "$1" = describe ] && exit 1\n'
+    nsc.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" "" >> "{tmp_path / "calls"}"\n{found}exit 0\n')
+    nsc.chmod(0o755)
+    role = make_role("node", "online")
+    subprocess.run(["sh", "-c", nsc_commands(role)], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+    calls = [each.split("\n") for each in (tmp_path / "calls").read_text().split("\n\n")[:-1]]
+    made = [] if exists else [["add", "user", "--name", "node"]]
+    options = [part for each in role.publish for part in ("--allow-pub", each)]
+    options += [part for each in role.subscribe for part in ("--allow-sub", each)]
+    assert [
+        ["describe", "user", "--name", "node"], *made, ["edit", "user", "--name", "node", *options]
+    ] == calls  # fmt: skip
 
 
 @pytest.mark.parametrize(
