@@ -94,6 +94,13 @@ async def refused(_options: argparse.Namespace) -> int:
     return _print_rows("SELECT subject, reason FROM refused ORDER BY refused_at")
 
 
+async def permissions(options: argparse.Namespace) -> int:
+    """Print what a gateway or a node may do, as `evenlane permissions` does."""
+    from examples.iot.permissions import print_permissions  # noqa: PLC0415
+
+    return print_permissions(options.role, PlatformSettings.of().subjects, options.format)
+
+
 def _print_rows(query: str, *values: str) -> int:
     from examples.iot.database import connect  # noqa: PLC0415
 
@@ -152,6 +159,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     made = command(data, "print what the database holds of a project")
     made.add_argument("project")
     command(refused, "print the messages that gateways have refused, and why")
+    made = command(permissions, "print the permissions of a gateway or a node, for NATS and etcd")
+    made.add_argument("role", choices=["gateway", "node"])
+    made.add_argument("--format", default="nats", help="nats, nsc, json or etcd (nats)")
     return parser.parse_args(arguments)
 
 

@@ -8,15 +8,17 @@ takes a publisher's header `Status` for a word of the server, and such a message
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-
-async def connect(url: str, name: str) -> Client:
-    """Connect, and connect again whenever the connection ends. Raises nats.errors.Error, OSError."""
-    connection = _TolerantClient()
-    await connection.connect(url, name=name, max_reconnect_attempts=-1)
-    return connection
-
+from examples.iot.settings import PlatformSettings
 
 _INBOX, _STATUS = b"_INBOX.", "Status"
+
+
+async def connect(settings: PlatformSettings, name: str) -> Client:
+    """Connect, and connect again whenever the connection ends. Raises ConfigError, nats.errors.Error, OSError."""
+    connection = _TolerantClient()
+    servers = settings.nats.split(",")
+    await connection.connect(servers, name=name, max_reconnect_attempts=-1, **settings.login.options())
+    return connection
 
 
 class _TolerantClient(Client):

@@ -4,11 +4,11 @@ import time
 from contextlib import suppress
 
 import msgspec
-import nats
 import nats.errors
 from nats.aio.subscription import Subscription
 
 from evenlane import EvenlaneError, Producer
+from examples.iot.connection import connect
 from examples.iot.ingress import STREAM
 from examples.iot.messages import Announcement, Answer, Unreadable, decode
 from examples.iot.settings import PlatformSettings
@@ -41,7 +41,7 @@ async def close(project: str, settings: PlatformSettings) -> Answer:
 async def _ask(project: str, partition: int, name: str, body: bytes, settings: PlatformSettings) -> Answer:
     subjects = settings.subjects
     wanted = ("closed", "refused") if name == "close" else ("open", "refused")
-    connection = await nats.connect(settings.nats, name="iot control")
+    connection = await connect(settings, "iot control")
     try:
         answers = await connection.subscribe(subjects.format("response", partition, project))
         end = time.monotonic() + _GIVE_UP_S

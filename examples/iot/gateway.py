@@ -180,7 +180,7 @@ def _print(sentence: str) -> None:
 async def run_gateway(name: str, settings: PlatformSettings) -> None:
     """Connect a gateway, and run it until cancelled."""
     async with AsyncExitStack() as opened:
-        connection = await connect(settings.nats, name)
+        connection = await connect(settings, name)
         opened.push_async_callback(connection.close)
         ingress = Ingress(connection.jetstream(), settings)
         await ingress.prepare()

@@ -13,11 +13,11 @@ from contextlib import AsyncExitStack, suppress
 from typing import NamedTuple
 
 import msgspec
-import nats
 from nats.aio.client import Client
 
 from evenlane import Evenlane, Message, RevisionConflict, Topics, UnknownProject
 from examples.iot import messages
+from examples.iot.connection import connect
 from examples.iot.database import Data, Database
 from examples.iot.messages import Announcement, Answer, Close
 from examples.iot.settings import PlatformSettings
@@ -47,7 +47,7 @@ class Node(NamedTuple):
 async def lifespan(_app: Evenlane) -> AsyncIterator[Node]:
     settings = PlatformSettings.of()
     async with AsyncExitStack() as opened:
-        connection = await nats.connect(settings.nats, name="iot handlers", max_reconnect_attempts=-1)
+        connection = await connect(settings, "iot handlers")
         opened.push_async_callback(connection.close)
         topics = await opened.enter_async_context(Topics())
         database = await opened.enter_async_context(Database(settings.database))

@@ -23,7 +23,7 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from nats.js.errors import NotFoundError
 
-from evenlane import Receipt
+from evenlane import ConfigError, Receipt
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import Subjects
 
@@ -154,8 +154,20 @@ class Ingress:
         try:
             await self._jetstream.stream_info(MQTT_STREAM)
         except NotFoundError:
-            host, port = self._settings.mqtt_address
-            async with aiomqtt.Client(host, port, identifier="gateways"):
+            login, (host, port) = self._settings.login, self._settings.mqtt_address
+            if login.creds_file is not None:
+                raise ConfigError(
+                    f"nats-server has no stream {MQTT_STREAM} yet, and a gateway with credentials for NATS alone can't"
+                    " log in by MQTT to make it: connect a device once"
+                ) from None
+            async with aiomqtt.Client(
+                host,
+                port,
+                identifier="gateways",
+                username=login.user,
+                password=login.password() or None,
+                tls_context=login.tls(),
+            ):
                 await self._jetstream.stream_info(MQTT_STREAM)
 
     async def messages(self, source: Source) -> AsyncIterator[Held]:

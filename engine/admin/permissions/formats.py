@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from evenlane.engine.admin.permissions.roles import Role
 
 
+_ANSWER_S = 10  # how long a request may be answered
+
 ACCOUNT = "EVENLANE"
 """The NATS account that holds the streams, in what is printed."""
 
@@ -26,6 +28,7 @@ def nats_config(role: Role) -> str:
         f"{role.name}-permissions = {{",
         *_subjects("publish", role.publish),
         *_subjects("subscribe", role.subscribe),
+        *([f'  allow_responses: {{ max: 1, expires: "{_ANSWER_S}s" }}'] if role.answers else []),
         "}",
     ]
     return "\n".join(lines) + "\n"
@@ -55,15 +58,15 @@ def nsc_commands(role: Role) -> str:
     """
     permissions = [("--allow-pub", each) for each in role.publish]
     permissions += [("--allow-sub", each) for each in role.subscribe]
+    options = [f"{flag} {shlex.quote(each)}" for flag, each in permissions]
+    options += [f"--allow-pub-response=1 --response-ttl {_ANSWER_S}s"] if role.answers else []
     lines = [
         *_comments(role, has_jwt=True),
         "# Run this with the account that has the streams. Then this prints the credentials:",
         f"#   nsc generate creds --name {role.name}",
         "set -e",
         f"nsc describe user --name {role.name} > /dev/null 2>&1 || nsc add user --name {role.name}",
-        " \\\n".join(
-            [f"nsc edit user --name {role.name}", *(f"  {flag} {shlex.quote(each)}" for flag, each in permissions)]
-        ),
+        " \\\n  ".join([f"nsc edit user --name {role.name}", *options]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -72,10 +75,13 @@ def jwt_permissions(role: Role) -> str:
     """Return a document in JSON for tools that sign JWTs of NATS. `permissions` belongs into the object `nats` of a
     user's claims, or is the `template` of a scoped signing key.
     """
+    permissions: dict[str, object] = {"pub": {"allow": role.publish}, "sub": {"allow": role.subscribe}}
+    if role.answers:
+        permissions["resp"] = {"max": 1, "ttl": _ANSWER_S * 10**9}
     document = {
         "name": role.name,
         "settings": {key: _setting(key, value) for key, value in _settings(role, has_jwt=True)},
-        "permissions": {"pub": {"allow": role.publish}, "sub": {"allow": role.subscribe}},
+        "permissions": permissions,
     }
     return json.dumps(document, indent=2) + "\n"
 

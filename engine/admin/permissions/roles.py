@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from evenlane.engine.base import names
@@ -24,9 +25,25 @@ _OF_NODES = (
 )  # fmt: skip
 
 
+_SUBJECT = re.compile(r"(?:(?:\*|[^\s.*>]+)\.)*(?:\*|>|[^\s.*>]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Additions:
+    """What a process does beyond its role: subjects of NATS that it uses itself, answers to requests on those that it
+    subscribes to, and topics that it creates and changes.
+    """
+
+    publish: tuple[str, ...] = ()
+    subscribe: tuple[str, ...] = ()
+    answers: bool = False
+    topics: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
-    """The permissions of one user. Keys of etcd that end with `/` are prefixes.
+    """The permissions of one user. Keys of etcd that end with `/` are prefixes. With `answers` it may publish once to
+    the reply subject of each request.
 
     `name` is that of the user in NATS and of the role in etcd. `settings` are those of the process. `exports` and
     `imports` are services between accounts of NATS: those that the account of the nodes offers, and those that the
@@ -41,9 +58,16 @@ class Role:
     settings: dict[str, str]
     exports: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    answers: bool = False
 
 
-def make_role(kind: RoleName, env: str, projects: Sequence[str] = (), name: str | None = None) -> Role:
+def make_role(
+    kind: RoleName,
+    env: str,
+    projects: Sequence[str] = (),
+    name: str | None = None,
+    additions: Additions = Additions(),
+) -> Role:
     """Return a role. `projects` are those of a producer, none for a producer of all projects. Raises ConfigError,
     InvalidName.
     """
@@ -54,8 +78,33 @@ def make_role(kind: RoleName, env: str, projects: Sequence[str] = (), name: str 
         raise ConfigError(f"--project: a {kind} works for all projects: only a producer can be limited to some")
     own = _name(kind, projects, name)
     if kind == "producer":
-        return _producer(own, env, tuple(dict.fromkeys(projects)))
-    return {"node": _node, "reporter": _reporter, "operator": _operator}[kind](own, env)
+        role = _producer(own, env, tuple(dict.fromkeys(projects)))
+    else:
+        role = {"node": _node, "reporter": _reporter, "operator": _operator}[kind](own, env)
+    return _add(role, kind, env, additions)
+
+
+def _add(role: Role, kind: RoleName, env: str, additions: Additions) -> Role:
+    for subject in (*additions.publish, *additions.subscribe):
+        if not _SUBJECT.fullmatch(subject):
+            raise ConfigError(
+                f"{subject!r} is not a subject of NATS: write words between dots, such as orders.*.created"
+            )
+    if additions.topics:
+        if kind != "producer" or "projects" in role.settings:
+            raise ConfigError("--topics: only a producer of all projects can have it; an operator may change topics")
+        # The author of another change is named if both change a topic at once.
+        role = replace(
+            role,
+            read=tuple(dict.fromkeys((*role.read, *_keys(env, "topics/", "authors/", "leader")))),
+            write=_keys(env, "topics/", "authors/"),
+        )
+    return replace(
+        role,
+        publish=(*role.publish, *additions.publish),
+        subscribe=(*role.subscribe, *additions.subscribe),
+        answers=additions.answers,
+    )
 
 
 def _name(kind: RoleName, projects: Sequence[str], name: str | None) -> str:

@@ -42,6 +42,16 @@ _Format = Annotated[
 _Name = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="The user's name. Default: the role, and its project.")
 ]
+_Publish = Annotated[
+    list[str] | None,
+    typer.Option("--publish", metavar="SUBJECT", help="A subject to which the process itself publishes; repeatable."),
+]
+_Subscribe = Annotated[
+    list[str] | None,
+    typer.Option("--subscribe", metavar="SUBJECT", help="A subject to which it subscribes itself; repeatable."),
+]
+_Answer = Annotated[bool, typer.Option("--answer", help="It answers requests on these subjects.")]
+_Topics = Annotated[bool, typer.Option("--topics", help="A producer that creates and changes topics.")]
 
 
 @common
@@ -52,21 +62,28 @@ def permissions(
     project: _Projects = None,
     output: _Format = Format.NATS,
     name: _Name = None,
+    publish: _Publish = None,
+    subscribe: _Subscribe = None,
+    answer: _Answer = False,
+    topics: _Topics = False,
 ) -> None:
     """Print the permissions that a process needs in NATS or etcd, and no more.
 
     A node runs handlers, a producer puts, a reporter makes reports, and an operator uses the other commands. The
-    output's first lines name the settings that the process needs. Contacts nothing.
+    output's first lines name the settings that the process needs. If the process uses NATS itself, --publish and
+    --subscribe add its subjects. Contacts nothing.
 
     Example:
       evenlane permissions node > node.conf
       evenlane permissions producer --project acme --format etcd
       evenlane permissions producer --project acme --format nsc
+      evenlane permissions node --publish 'orders.*.created'
     """
     from evenlane.engine.admin.permissions import formats
-    from evenlane.engine.admin.permissions.roles import make_role
+    from evenlane.engine.admin.permissions.roles import Additions, make_role
 
-    made = make_role(role.value, given.load().settings.env, project or (), name)
+    additions = Additions(tuple(publish or ()), tuple(subscribe or ()), answers=answer, topics=topics)
+    made = make_role(role.value, given.load().settings.env, project or (), name, additions)
     write = {
         Format.NATS: formats.nats_config,
         Format.NATS_ACCOUNT: formats.nats_account,

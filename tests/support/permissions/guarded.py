@@ -21,6 +21,8 @@ from evenlane.engine.runtime.embedded.nats import NatsServer
 from tests.support.permissions.jwt import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from evenlane.engine.admin.permissions.roles import Role
 
 ENV = "guarded"
@@ -45,22 +47,32 @@ class QuickEtcd(EtcdServer):
 
 class GuardedServers:
     """nats-server and etcd. `settings` are those of a user, whose password or credentials are in a file. With `jwt`, an
-    operator's account has the users; with `accounts`, producers of some projects have accounts of their own.
+    operator's account has the users; with `accounts`, producers of some projects have accounts of their own. `more` are
+    further roles, and `users` further users as nats-server's configuration has them, such as those of MQTT.
     """
 
-    def __init__(self, folder: Path, kind: Kind = "one account") -> None:
-        self._folder, self.roles = folder, roles()
+    def __init__(
+        self,
+        folder: Path,
+        kind: Kind = "one account",
+        *,
+        more: Sequence[Role] = (),
+        users: Sequence[str] = (),
+        mqtt_port: int | None = None,
+    ) -> None:
+        self._folder, self._more_users = folder, users
+        self.roles = roles() | {role.name: role for role in more}
         self._passwords: dict[str, str] = {}  # in nats-server, if they aren't PASSWORD
         folder.mkdir(parents=True, exist_ok=True)
         self._has_jwt = kind == "jwt"
         self._write = {"one account": self._users, "accounts": self._accounts, "jwt": self._operator}[kind]
         self._config = folder / "guarded.conf"
         self._config.write_text(self._write())
-        self.nats = NatsServer(folder / "nats", config='include "../guarded.conf"')
+        self.nats = NatsServer(folder / "nats", config='include "../guarded.conf"', mqtt_port=mqtt_port)
         self.etcd = QuickEtcd(folder / "etcd", fast=True)
 
     def _users(self) -> str:
-        users = [self._root(), *(self._user(name) for name in self.roles)]
+        users = [self._root(), *(self._user(name) for name in self.roles), *self._more_users]
         return "\n".join([*map(nats_config, self.roles.values()), "authorization { users: [", *users, "] }"])
 
     def _accounts(self) -> str:

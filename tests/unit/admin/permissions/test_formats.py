@@ -12,7 +12,7 @@ from evenlane.engine.admin.permissions.formats import (
     nats_config,
     nsc_commands,
 )
-from evenlane.engine.admin.permissions.roles import make_role
+from evenlane.engine.admin.permissions.roles import Additions, make_role
 from evenlane.engine.cli.main import run
 from evenlane.engine.errors import ConfigError, InvalidName
 
@@ -129,11 +129,42 @@ def test_commands_for_nsc_reach_it_as_they_are_meant(tmp_path, exists):
         (("producer", "online", ["a.*"]), InvalidName, r"project 'a\.\*' is not valid"),
         (("producer", "online", ["a"], "x.>"), InvalidName, "name 'x.>' is not valid"),
         (("node", "*"), InvalidName, r"environment '\*' is not valid"),
+        (
+            ("node", "online", [], None, Additions(topics=True)),
+            ConfigError,
+            "--topics: only a producer of all projects",
+        ),
+        (("producer", "x", ["a"], None, Additions(topics=True)), ConfigError, "--topics: only a producer of all"),
+        *(
+            (("node", "online", [], None, Additions(publish=(wrong,))), ConfigError, "is not a subject of NATS: write")
+            for wrong in ("", "a b", "a..b", ".a", "a.", "a.>.b", "a.b*", '"a\nb')
+        ),
     ],
 )
 def test_wrong_arguments_are_one_sentence(arguments, error, text):
     with pytest.raises(error, match=text):
         make_role(*arguments)
+
+
+def test_what_a_process_does_itself_is_added_in_each_format(capsys):
+    """S1: subjects of its own, answers to requests, and topics that it creates."""
+    arguments = ("--publish", "orders.*.created", "--subscribe", "orders.>", "--answer", "--topics")
+    assert 0 == run(["permissions", "producer", *arguments])
+    text = capsys.readouterr().out
+    assert text.endswith('    "orders.>"\n  ] }\n  allow_responses: { max: 1, expires: "10s" }\n}\n')
+    assert '    "orders.*.created"\n  ] }\n  subscribe' in text
+    assert 0 == run(["permissions", "producer", *arguments, "--format", "nsc"])
+    assert capsys.readouterr().out.endswith(" --allow-sub 'orders.>' \\\n  --allow-pub-response=1 --response-ttl 10s\n")
+    assert 0 == run(["permissions", "producer", *arguments, "--format", "json"])
+    permissions = json.loads(capsys.readouterr().out)["permissions"]
+    assert "orders.*.created" == permissions["pub"]["allow"][-1]
+    assert {"max": 1, "ttl": 10_000_000_000} == permissions["resp"]
+    assert 0 == run(["permissions", "producer", *arguments, "--format", "etcd"])
+    grants = [line for line in capsys.readouterr().out.splitlines() if "grant-permission" in line]
+    assert [
+        "readwrite /evenlane/online/topics/", "readwrite /evenlane/online/authors/", "read /evenlane/online/settings",
+        "read /evenlane/online/accepted/", "read /evenlane/online/templates/", "read /evenlane/online/leader",
+    ] == [line.partition(" producer ")[2] for line in grants]  # fmt: skip
 
 
 def test_only_nodes_and_producers_of_some_projects_have_accounts():
