@@ -43,6 +43,7 @@ _OWN_VALUES = {
     "http_host": "http.host",
     "http_token_file": "http.token",
     "http_tokens_file": "http.tokens",
+    **dict.fromkeys(("http_cert", "http_key"), "http.certificate"),
     "push_secrets": "push.secrets",
     "push_ca": "push.ca",
     "scaling": "scaling.mode",

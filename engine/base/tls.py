@@ -26,9 +26,23 @@ def context(of: str, ca: str | None, cert: str | None, key: str | None) -> ssl.S
     with _translate_errors(f"{of}_ca: {ca} contains no readable certificates in PEM"):
         made = ssl.create_default_context(cafile=ca)
     if cert is not None:
-        with _translate_errors(f"{of}_cert and {of}_key: {cert} and {key} are not a certificate and its key in PEM"):
-            made.load_cert_chain(cert, key, password=_no_password)
+        _load_chain(made, of, cert, key)
     return made
+
+
+def server_context(of: str, cert: str, key: str) -> ssl.SSLContext:
+    """Return the context of a server for the settings `<of>_cert` and `<of>_key`. Raises ConfigError, which names the
+    setting.
+    """
+    _check_expiry(f"{of}_cert", cert)
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load_chain(made, of, cert, key)
+    return made
+
+
+def _load_chain(into: ssl.SSLContext, of: str, cert: str, key: str | None) -> None:
+    with _translate_errors(f"{of}_cert and {of}_key: {cert} and {key} are not a certificate and its key in PEM"):
+        into.load_cert_chain(cert, key, password=_no_password)
 
 
 def _check_expiry(setting: str, path: str | None) -> None:

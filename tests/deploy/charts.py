@@ -52,6 +52,7 @@ MOST = merged(
             "user": "node", "monitor": ["http://nats-1:8222"], "clientCertificate": {"existingSecret": "nats-tls"},
         },
         "etcd": {"user": "node", "clientCertificate": {"existingSecret": "etcd-tls"}},
+        "http": {"certificate": {"existingSecret": "http-tls"}},
         "push": {"secrets": {"existingSecret": "endpoints"}},
         "config": {
             "concurrency": 200, "replicas": 3, "priorities": ["high", "low"], "settle_interval": 0.1,

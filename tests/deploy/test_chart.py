@@ -101,7 +101,7 @@ def test_each_credential_comes_from_a_secret():
         for source in volumes["secrets"]["projected"]["sources"]
     }
     expected = {setting: (f"{server}-{value}", "the-key") for setting, (server, value) in SECRET_OF.items()}
-    for server in ("nats", "etcd"):
+    for server in ("nats", "etcd", "http"):
         expected[f"{server}_cert"] = (f"{server}-tls", "tls.crt")
         expected[f"{server}_key"] = (f"{server}-tls", "tls.key")
     assert expected == sources
@@ -132,8 +132,32 @@ def test_probes_leave_room_for_the_start_and_for_slow_servers():
     start, live, ready = (container[f"{name}Probe"] for name in ("startup", "liveness", "readiness"))
     assert ["/healthz", "/healthz", "/readyz"] == [each["httpGet"]["path"] for each in (start, live, ready)]
     assert {"http"} == {each["httpGet"]["port"] for each in (start, live, ready)}
+    assert {"HTTP"} == {each["httpGet"]["scheme"] for each in (start, live, ready)}
     assert start["periodSeconds"] * start["failureThreshold"] >= 90
     assert ready["timeoutSeconds"] > 2  # a round trip to NATS or etcd may take this long
+
+
+def test_with_a_certificate_all_clients_use_https():
+    """P10: probes, the Service, Prometheus and `helm test` know that the port takes HTTPS only."""
+    objects = render(MOST)
+    _, container = node(objects)
+    assert {"HTTPS"} == {
+        container[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "liveness", "readiness")
+    }
+    [port] = objects["Service", "shop-evenlane"]["spec"]["ports"]
+    assert (443, "http") == (port["port"], port["targetPort"])
+    [endpoint] = objects["PodMonitor", "shop-evenlane"]["spec"]["podMetricsEndpoints"]
+    authority = {"secret": {"name": "http-tls", "key": "ca.crt"}}
+    assert ("https", {"serverName": "shop-evenlane.prod.svc", "ca": authority}) == (
+        endpoint["scheme"],
+        endpoint["tlsConfig"],
+    )
+    [test] = pod_specs(objects)["shop-evenlane-test"]["containers"]
+    assert '"https://shop-evenlane.prod.svc/readyz"' in test["args"][0]
+    own = {"insecureSkipVerify": True}
+    given = merged(MOST, {"monitoring": {"podMonitor": {"tlsConfig": own}}})
+    [endpoint] = render(given)["PodMonitor", "shop-evenlane"]["spec"]["podMetricsEndpoints"]
+    assert own == endpoint["tlsConfig"]
 
 
 def test_each_pod_is_restricted():

@@ -108,6 +108,10 @@ class Settings(ScalingSettings):
     """A file with the token for changes by HTTP, and for reading from another machine. Not set: both are refused."""
     http_tokens_file: Annotated[Path | None, values.file] = None
     """A file with tokens for HTTP that have scopes, in TOML; `evenlane token` prints its entries."""
+    http_cert: Annotated[Path | None, values.file] = None
+    """The certificate of the HTTP server, with its chain. With it, the port takes HTTPS only."""
+    http_key: Annotated[Path | None, values.file] = None
+    """The key of the HTTP server's certificate."""
     metrics_projects: Annotated[int, values.whole(0, 10_000)] = 100
     """How many of the busiest projects have metrics of their own. All others are summed up as `other`."""
     meter_interval: Annotated[float, values.duration(0, 3_600)] = 10.0
@@ -218,6 +222,7 @@ _PARSERS: dict[str, values.Parser] = {
 _SOURCES = Sources(KEYS, {key for key, parse in _PARSERS.items() if parse in (values.file, values.folder)})
 _LAYERS = ("file", "variable", "flag")  # in rising order
 _TOGETHER = (
+    ("http_cert", "http_key"),
     ("nats_user", "nats_password_file"),
     ("nats_cert", "nats_key"),
     ("etcd_user", "etcd_password_file"),

@@ -14,6 +14,8 @@ from evenlane.engine.http.server.idle_timeout import IdleTimeout
 from evenlane.engine.http.server.listen import listen
 
 if TYPE_CHECKING:
+    import socket
+    import ssl
     from collections.abc import Awaitable, Callable, Iterator
 
 _log = structlog.get_logger(__name__)
@@ -34,7 +36,7 @@ class ServerTuning:
 
 class HttpServer:
     """Serves `app` (ASGI) on `host`:`port`; port 0 is any free one. Call `open`, then `close`, which first calls
-    `on_ending` to end requests that would never end on their own.
+    `on_ending` to end requests that would never end on their own. With `tls`, it serves HTTPS only.
     """
 
     def __init__(
@@ -44,14 +46,18 @@ class HttpServer:
         port: int,
         on_ending: Callable[[], Awaitable[None]] | None = None,
         tuning: ServerTuning = ServerTuning(),
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._host, self._port, self._on_ending, self._tuning = host, port, on_ending, tuning
+        self._scheme = "http" if tls is None else "https"
         self._server = _Server(
             uvicorn.Config(
                 app, loop="none", http=IdleTimeout.within(tuning.asks_within_s), ws="none", lifespan="off",
                 interface="asgi3", log_config=None, log_level="warning", access_log=False, server_header=False,
                 proxy_headers=False, timeout_graceful_shutdown=_FAREWELL_S, limit_concurrency=tuning.connections,
-            )
+            ),
+            tls,
+            tuning.asks_within_s,
         )  # fmt: skip
         self._serving: asyncio.Task[None] | None = None
         self.address = ""
@@ -60,7 +66,7 @@ class HttpServer:
         """Start serving. `address` is then the server's URL. Raises PortUnavailable."""
         listener = await listen(self._host, self._port, self._tuning.takes_within_s)
         host, port = listener.getsockname()[:2]
-        self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        self.address = f"{self._scheme}://[{host}]:{port}" if ":" in host else f"{self._scheme}://{host}:{port}"
         self._serving = asyncio.create_task(self._server.serve([listener]), name="http")
         self._serving.add_done_callback(_on_end)
 
@@ -82,7 +88,33 @@ def _on_end(serving: asyncio.Task[None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to the node."""
+    """A server that leaves signals to the node, and gives each client a limited time for its TLS handshake."""
+
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, handshake_s: float) -> None:
+        super().__init__(config)
+        self._tls, self._handshake_s = tls, handshake_s
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is None:
+            await super().startup(sockets)
+            return
+        await super().startup([])
+        for each in sockets or []:
+            # uvicorn would leave asyncio's limits, 60 s for the handshake and 30 s for its end.
+            server = await asyncio.get_running_loop().create_server(
+                self._make_protocol,
+                sock=each,
+                ssl=self._tls,
+                backlog=self.config.backlog,
+                ssl_handshake_timeout=self._handshake_s,
+                ssl_shutdown_timeout=_FAREWELL_S,
+            )
+            self.servers.append(server)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        return made
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -123,7 +123,7 @@ files:
   - {setting: {{ $setting }}, secret: {{ $of.existingSecret | quote }}, key: {{ $of.key | quote }}}
 {{- end }}
 {{- end }}
-{{- range $server, $of := dict "nats" $v.nats.clientCertificate "etcd" $v.etcd.clientCertificate }}
+{{- range $server, $of := dict "nats" $v.nats.clientCertificate "etcd" $v.etcd.clientCertificate "http" $v.http.certificate }}
 {{- if $of.existingSecret }}
   - {setting: {{ $server }}_cert, secret: {{ $of.existingSecret | quote }}, key: {{ $of.certKey | quote }}}
   - {setting: {{ $server }}_key, secret: {{ $of.existingSecret | quote }}, key: {{ $of.keyKey | quote }}}
@@ -134,6 +134,15 @@ files:
 {{/* A value as the text of a variable. */}}
 {{- define "evenlane.text" -}}
 {{- if kindIs "slice" . }}{{ join "," . }}{{ else if and (kindIs "float64" .) (eq (floor .) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end -}}
+{{- end }}
+
+{{/* The name of the Service. */}}
+{{- define "evenlane.host" -}}
+{{ include "evenlane.name" . }}.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{- define "evenlane.scheme" -}}
+{{- if .Values.http.certificate.existingSecret }}https{{ else }}http{{ end -}}
 {{- end }}
 
 {{/* Variables of all processes: servers, environment, credentials, settings. */}}
