@@ -11,6 +11,7 @@ from nats.nuid import NUID
 from evenlane.engine.base.aio.futures import fail
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.wire import headers as h
+from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.jetstream.client.replies import TIME, Denied, Reply, decode_response, read_as
 from evenlane.engine.store.jetstream.client.transport import Transport
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 T = TypeVar("T")
+
+_ROUND_TRIP_S = 5.0
 
 
 class Connection(Transport):
@@ -33,6 +36,7 @@ class Connection(Transport):
         self._inbox = self.new_inbox()
         self._answers = f"{self._inbox}.".encode()  # prefix of reply subjects, before the token
         self._asked: dict[bytes, asyncio.Future[Reply] | Callable[[Reply | Disconnected], None]] = {}
+        self._is_inbox_denied = False
         self._requested: dict[asyncio.Future[Reply], str] = {}  # subjects of `request`
         self._tokens = 0
         # called with the reason when no request sent so far will be answered, before the callbacks of `on_lost`
@@ -48,8 +52,29 @@ class Connection(Transport):
         return f"{self._options.inbox}.{name}"
 
     async def open(self) -> None:
+        """Open as `Transport.open` does. Raises EvenlaneError, too, for a user that may not hear its replies."""
         await super().open()
         self.listen(f"{self._inbox}.*", self._on_reply)
+        await self._check_inbox()
+
+    async def _check_inbox(self) -> None:
+        """Wait for the server's refusal of the subscription, if there is one: otherwise each request would time out."""
+        await self.round_trip(_ROUND_TRIP_S)
+        if not self._is_inbox_denied:
+            return
+        options = self._options
+        who = f"user {options.user}" if options.user else "this user"
+        await self.close()
+        raise EvenlaneError(
+            f"NATS at {', '.join(options.servers)} refuses: {who} may not subscribe to its reply subjects,"
+            f" {options.inbox}.>: set nats_inbox to those that its permissions allow, as `evenlane permissions` prints"
+            " it"
+        )
+
+    def _on_denied(self, what: str, subject: str) -> None:
+        if (what, subject) == ("subscription", f"{self._inbox}.*"):
+            self._is_inbox_denied = True
+        super()._on_denied(what, subject)
 
     def _fail_asked(self, why: str) -> None:
         asked, self._asked = self._asked, {}

@@ -191,6 +191,16 @@ class Transport(ABC):
         self.outbox.write(b"SUB %b  %d\r\n" % (subject.encode(), sid))
         return sid
 
+    async def round_trip(self, within_s: float) -> None:
+        """Return once the server has answered everything that was written so far, or after this time.
+
+        nats-py's `flush` sends its PING before what the outbox holds.
+        """
+        answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._client._pongs.append(answered)
+        self.outbox.write(b"PING\r\n")
+        await asyncio.wait([answered], timeout=within_s)  # a cancelled future would be an error when its PONG arrives
+
     def unlisten(self, sid: int) -> None:
         if self._parser.raw.pop(b"%d" % sid, None) is None:
             return

@@ -8,7 +8,7 @@ import nats
 import pytest
 from structlog.testing import capture_logs
 
-from evenlane import BacklogFull, EvenlaneError, InvalidPut, Producer, Put, PutRefused, Receipt, Reject, Topics
+from evenlane import BacklogFull, Engine, EvenlaneError, InvalidPut, Producer, Put, PutRefused, Receipt, Reject, Topics
 from evenlane.engine.admin.backlog.peek import peek
 from evenlane.engine.admin.backlog.purge import purge
 from evenlane.engine.admin.dead_letters import client as dead_letters
@@ -348,3 +348,33 @@ async def test_headers_of_nats_reach_no_other_project(shared, headers):
             answer = json.loads((await client.request(own, b"x", headers=headers)).data)
         assert "error" in answer
         assert before == await stored(servers, other)
+
+
+@pytest.mark.parametrize("user", ["node", "producer", "producer-acme", "operator", "reporter"])
+async def test_forgotten_inbox_is_one_sentence_at_once(shared, user):
+    """S1: a user that may subscribe to its own reply subjects alone, and a process that uses the common ones. The
+    sentence names the setting.
+    """
+    servers = shared
+    settings = servers.settings(user, nats_inbox="_INBOX", start_timeout=600)
+    who = "this user" if settings.nats_user is None else f"user {user}"
+    sentence = (
+        rf"^NATS at nats:\S+ refuses: {who} may not subscribe to its reply subjects, _INBOX\.>: set nats_inbox to"
+    )
+    with pytest.raises(EvenlaneError, match=sentence):
+        await begin_work(user, settings)
+
+
+async def begin_work(user, settings):
+    """Begin what a process of this user does."""
+    async with asyncio.timeout(60):
+        if user == "node":
+            async with Engine(lambda _message: None, settings=settings) as engine:
+                await engine.run()
+        elif user.startswith("producer"):
+            async with Producer(settings=settings, timeout=600):
+                pass
+        elif user == "operator":
+            await peek(settings, "acme", None, 5)
+        else:
+            await asyncio.to_thread(StreamReader(settings).__enter__)
