@@ -66,6 +66,17 @@ def test_each_step_lowers_the_reach_by_few_moves(case):
         plan = step
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_run_that_costs_more_than_it_gains_is_left(seed):
+    """P13: on a small fleet, partitions that make room for a run often touch more windows than it saves."""
+    chance = random.Random(seed)
+    loads = [chance.uniform(1.0, 2.0) for _ in range(20)]
+    plan = place(NODES[:6], loads, {each: chance.choice(NODES[:6]) for each in range(20)})
+    for step in steps_of(NODES[:6], loads, plan):
+        assert count_touched(step) < count_touched(plan)
+        plan = step
+
+
 @given(scattered(even_loads))
 @settings(max_examples=15, deadline=None)
 def test_each_step_keeps_the_load_even(case):
