@@ -29,6 +29,7 @@ def _sentence(error: Exception) -> str:
     match error:
         case TyperException():
             message = _one_line(error.format_message()).replace(". Did you mean", ", did you mean")
+            message = message.replace(": Value error, ", ": ", 1)  # typer's words about its own checks
             return message.rstrip(".") + _where_to_read(error)
         case EvenlaneError():
             return _one_line(str(error))

@@ -131,7 +131,7 @@ def connect(address: Address, target: str, *, is_again: bool = False) -> etcd3.E
             raise Unavailable(f"etcd at {address} refuses the login: the password was changed") from error
         if is_certificate_refused(error):
             raise explain_certificate(address, error) from error
-        raise explain_error(address, error) from error
+        raise explain_error(address, error, has_answered=is_again) from error
     except OSError as error:
         raise CoordinationError(f"etcd's certificate {error.filename} can't be read: {error}") from error
 
@@ -195,11 +195,11 @@ def is_token_stale(error: grpc.RpcError) -> bool:
     return "invalid auth token" in details or "revision of auth store is old" in details
 
 
-def explain_error(address: Address, error: grpc.RpcError) -> CoordinationError:
-    """The error as one of the port's, in one sentence."""
+def explain_error(address: Address, error: grpc.RpcError, *, has_answered: bool = False) -> CoordinationError:
+    """The error as one of the port's, in one sentence. `has_answered`: etcd has answered this client before."""
     code, details = error.code(), (error.details() or "no reason given").removeprefix("etcdserver: ")
     if code in _SILENT or "context deadline exceeded" in details:
-        return Unavailable(f"etcd at {address} does not answer: {_short(address, code, details)}")
+        return Unavailable(f"etcd at {address} does not answer: {_short(address, code, details, has_answered)}")
     if "lease not found" in details:
         return LeaseGone(f"etcd at {address} no longer knows the lease: it has expired or was revoked")
     return (Denied if details == "permission denied" else CoordinationError)(f"etcd at {address} refuses: {details}")
@@ -217,7 +217,7 @@ def explain_closed(address: Address) -> Unavailable:
     return Unavailable(f"etcd at {address} can't be asked: this connection has been closed")
 
 
-def _short(address: Address, code: grpc.StatusCode, details: str) -> str:
+def _short(address: Address, code: grpc.StatusCode, details: str, has_answered: bool) -> str:
     if "Connection refused" in details:
         return "connection refused"
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -226,8 +226,10 @@ def _short(address: Address, code: grpc.StatusCode, details: str) -> str:
         return "no reply to a ping"
     if "HTTP/2" in details:
         return "the server there doesn't speak the etcd protocol"
-    if "Socket closed" in details and address.ca_cert is None:
-        return "it closed the connection, as a server that requires TLS does (etcd_ca)"
+    if "Socket closed" in details:
+        # A server that requires TLS has never answered a client without it.
+        is_for_tls = address.ca_cert is None and not has_answered
+        return "it closed the connection" + (", as a server that requires TLS does (etcd_ca)" if is_for_tls else "")
     return details.rpartition("last error: ")[2]
 
 

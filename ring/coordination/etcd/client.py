@@ -76,6 +76,7 @@ class EtcdCoordination:
         )
         self._gate = ForkGate() if may_fork else None
         self._connection = Connection(self._address, self._gate)
+        self._has_answered = False
         self._watches: set[EtcdWatch] = set()
 
     async def get(self, key: str) -> KeyValue | None:
@@ -178,12 +179,12 @@ class EtcdCoordination:
 
     async def _explain(self, error: grpc.RpcError) -> CoordinationError:
         if not is_certificate_refused(error):
-            return explain_error(self._address, error)
+            return explain_error(self._address, error, has_answered=self._has_answered)
         return await self._connection.run(lambda: explain_certificate(self._address, error))
 
     async def _try_once(self, ask: _Ask[T], client: etcd3.Etcd3Client) -> T:
         try:
-            return await self._connection.run(lambda: ask(client), client)
+            answer = await self._connection.run(lambda: ask(client), client)
         except grpc.RpcError as error:
             # A hanging member keeps its connection, and its turn in the round-robin; a fresh client won't use it.
             hangs = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and len(self._address.endpoints) > 1
@@ -195,3 +196,5 @@ class EtcdCoordination:
             raise
         except ValueError as error:  # the channel was closed meanwhile
             raise explain_closed(self._address) from error
+        self._has_answered = True
+        return answer

@@ -145,17 +145,19 @@ class EtcdWatch:
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 
     def _session(self) -> Iterator[Sequence[Listing | Event]]:
+        has_answered = False
         try:
             with self._gate or contextlib.nullcontext():
                 client = connect(self._address, self._address.target())
                 self._use(client)
             listing = _list(client, Paging(self._prefix, exact=self._exact), self._address.deadline_s)
+            has_answered = True
             yield [listing]
             request = watch_request(self._prefix, listing.revision + 1, exact=self._exact)
             with contextlib.closing(_stream(client, request, self._note_reply)) as batches:
                 yield from batches
         except grpc.RpcError as error:
-            raise explain_error(self._address, error) from error
+            raise explain_error(self._address, error, has_answered=has_answered) from error
         except ValueError as error:  # raised by gRPC if the channel was closed meanwhile
             raise Unavailable(str(error)) from error
 

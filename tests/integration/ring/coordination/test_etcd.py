@@ -205,6 +205,17 @@ class TestErrors:
         assert type(error) is kind
         assert sentence in str(error)
 
+    @pytest.mark.parametrize(
+        ("options", "has_answered", "is_named"),
+        [({}, False, True), ({}, True, False), ({"ca_cert": "ca.pem"}, False, False)],
+    )
+    def test_tls_is_named_only_for_a_server_that_has_never_answered(self, options, has_answered, is_named):
+        """A plain etcd that is stopped closes its connections, too."""
+        closed = self.FakeRpcError(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        sentence = str(explain_error(Address(("h:1",), **options), closed, has_answered=has_answered))
+        assert sentence.startswith("etcd at h:1 does not answer: it closed the connection")
+        assert is_named == sentence.endswith(", as a server that requires TLS does (etcd_ca)")
+
 
 class TestExit:
     @pytest.mark.parametrize("running", [True, False])

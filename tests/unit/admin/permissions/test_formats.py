@@ -121,6 +121,13 @@ def test_commands_for_nsc_reach_it_as_they_are_meant(tmp_path, exists):
     ] == calls  # fmt: skip
 
 
+def test_mistyped_role_is_one_sentence(capsys):
+    assert 2 == run(["permissions", "producr"])
+    roles = "'node', 'producer', 'reporter', 'operator'"
+    sentence = f"Invalid value for 'ROLE': 'producr' is not one of {roles} (see `evenlane permissions --help`)"
+    assert f"evenlane: {sentence}\n" == capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
