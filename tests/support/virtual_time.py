@@ -1,6 +1,9 @@
 """Tests in virtual time, for which a busy machine would be too slow: time passes when no task is ready."""
 
-from collections.abc import Callable, Coroutine
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from random import Random
 from typing import Any
@@ -8,18 +11,45 @@ from typing import Any
 from tests.simulation import surroundings
 from tests.simulation.loop import SimLoop
 
+_LEAST_S = 1.1e-9  # more than a nanosecond, as floats are inexact
+
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """Run the test on the simulation's event loop and clock. It can't use fixtures with a loop of their own, so it must
-    make what it needs. Its time is that of its loop.
+    make what it needs. Its time is that of its loop, also for modules of the product that import `monotonic`.
     """
 
     @wraps(test)
     def run(*given: Any, **named: Any) -> None:
         failures: list[object] = []
-        loop = SimLoop(Random(1), lambda what, error: failures.append(error or what))
-        with surroundings.replaced(), surroundings.of(1, lambda: loop.now, lambda *_: None, quiet=True):
+        loop = _Loop(Random(1), lambda what, error: failures.append(error or what))
+        given_time = surroundings.of(1, lambda: loop.now, lambda *_: None, quiet=True)
+        with surroundings.replaced(), given_time, _monotonic(loop.time):
             loop.run(test(*given, **named))
         assert [] == failures
 
     return run
+
+
+class _Loop(SimLoop):
+    """Each of its timers takes at least a nanosecond: whoever waits for a rate might else wait for 0 s for ever."""
+
+    def call_later(self, delay, callback, *args, context=None):
+        return super().call_later(max(delay, _LEAST_S), callback, *args, context=context)
+
+    def call_at(self, when, callback, *args, context=None):
+        return super().call_at(max(when, self.time() + _LEAST_S), callback, *args, context=context)
+
+
+@contextmanager
+def _monotonic(read: Callable[[], float]) -> Iterator[None]:
+    """Give this clock to all loaded modules of the product that have imported `time.monotonic`."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("evenlane.")]
+    replaced = [module for module in modules if vars(module).get("monotonic") is time.monotonic]
+    for module in replaced:
+        vars(module)["monotonic"] = read
+    try:
+        yield
+    finally:
+        for module in replaced:
+            vars(module)["monotonic"] = time.monotonic

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -11,13 +12,26 @@ from evenlane.engine.producer.put import Put
 from evenlane.engine.producer.rate_limit import limiter_of
 from evenlane.engine.producer.tuning import ProducerTuning
 from tests.support.until import until
+from tests.support.virtual_time import in_virtual_time
+from tests.unit.producer.conftest import opened_world
 
 
 @pytest.fixture
 def world(world):
+    return with_topics(world)
+
+
+def with_topics(world):
     world.topics.set("slow", '{"qps": 0.01}')
     world.topics.set("fast", '{"qps": 100000}')
     return world
+
+
+@asynccontextmanager
+async def virtual_world():
+    """A world in virtual time, so that timeouts and rates don't depend on the machine."""
+    async with opened_world() as made:
+        yield with_topics(made)
 
 
 def bodies(world, project):
@@ -60,55 +74,63 @@ def test_invalid_admission_is_refused(world, wrong):
 
 
 @pytest.mark.parametrize("factor", [1, 2])
-async def test_slow_topic_puts_first_message_at_once_and_refuses_late_one(world, factor):
+@in_virtual_time
+async def test_slow_topic_puts_first_message_at_once_and_refuses_late_one(factor):
     """Rates far below 1/s work; the error of a put whose turn is too late says that it was not sent."""
-    async with world.producer(admission=factor, timeout=1) as producer:
-        assert isinstance(await producer.put("slow", b"one"), Receipt)
-        with pytest.raises(NotAcknowledged) as error:
-            await producer.put("slow", b"two")
-        assert (
-            f"the message for slow was not sent and is not stored: admission limits its topic to 0.0{factor}/s,"
-            " and its turn did not come in 1 s"
-        ) == str(error.value)
-    assert [b"one"] == bodies(world, "slow")
+    async with virtual_world() as world:
+        async with world.producer(admission=factor, timeout=1) as producer:
+            assert isinstance(await producer.put("slow", b"one"), Receipt)
+            with pytest.raises(NotAcknowledged) as error:
+                await producer.put("slow", b"two")
+            assert (
+                f"the message for slow was not sent and is not stored: admission limits its topic to 0.0{factor}/s,"
+                " and its turn did not come in 1 s"
+            ) == str(error.value)
+        assert [b"one"] == bodies(world, "slow")
 
 
-async def test_slow_topic_does_not_delay_others_of_batch(world):
+@in_virtual_time
+async def test_slow_topic_does_not_delay_others_of_batch():
     """X2: the slow topic's puts come first and wait; all of the fast topic's are stored meanwhile."""
-    world.topics.set("slow", '{"qps": 1}')
-    puts = [Put("slow", b"%d" % n) for n in range(6)] + [Put("fast", b"%d" % n) for n in range(2_000)]
-    async with world.producer(admission=1.0, timeout=60, tuning=ProducerTuning(look_s=0.01)) as producer:
-        landed = []
-        putting = asyncio.create_task(producer.put_each(puts, lambda number, _: landed.append(number)))
-        await until(lambda: len(bodies(world, "fast")) == 2_000)
-        assert len(bodies(world, "slow")) < 6
-        world.topics.set("slow", '{"qps": 50000}')
-        await putting
-    assert 2_006 == len(set(landed))
-    assert [b"%d" % n for n in range(6)] == bodies(world, "slow")
+    async with virtual_world() as world:
+        world.topics.set("slow", '{"qps": 1}')
+        puts = [Put("slow", b"%d" % n) for n in range(6)] + [Put("fast", b"%d" % n) for n in range(2_000)]
+        async with world.producer(admission=1.0, timeout=60, tuning=ProducerTuning(look_s=0.01)) as producer:
+            landed = []
+            putting = asyncio.create_task(producer.put_each(puts, lambda number, _: landed.append(number)))
+            await until(lambda: len(bodies(world, "fast")) == 2_000)
+            assert len(bodies(world, "slow")) < 6
+            world.topics.set("slow", '{"qps": 50000}')
+            await putting
+        assert 2_006 == len(set(landed))
+        assert [b"%d" % n for n in range(6)] == bodies(world, "slow")
 
 
-async def test_waiting_puts_are_bounded_and_source_waits(world):
+@in_virtual_time
+async def test_waiting_puts_are_bounded_and_source_waits():
     """M: no put of a long source misses its deadline because it was taken early."""
-    world.topics.set("slow", '{"qps": 100}')
-    taken = []
+    async with virtual_world() as world:
+        world.topics.set("slow", '{"qps": 100}')
+        taken = []
 
-    def source():
-        for number in range(400):
-            taken.append(number)
-            yield Put("slow", b"%d" % number)
+        def source():
+            for number in range(400):
+                taken.append(number)
+                yield Put("slow", b"%d" % number)
 
-    async with world.producer(admission=1.0, timeout=3.0) as producer:
-        putting = asyncio.create_task(producer.put_many(source()))
-        await until(lambda: taken)
-        await asyncio.sleep(0)
-        assert len(taken) <= 153
-        assert {Receipt: 400} == Counter(map(type, await putting))
+        async with world.producer(admission=1.0, timeout=3.0) as producer:
+            putting = asyncio.create_task(producer.put_many(source()))
+            await until(lambda: taken)
+            await asyncio.sleep(0)
+            assert len(taken) <= 153
+            assert {Receipt: 400} == Counter(map(type, await putting))
 
 
-async def test_changed_quota_applies_to_waiting_puts(world):
+@in_virtual_time
+async def test_changed_quota_applies_to_waiting_puts():
     """At the old rate, each would take 100 s."""
-    async with world.producer(admission=1.0, tuning=ProducerTuning(look_s=0.01)) as producer:
+    tuning = ProducerTuning(look_s=0.01)
+    async with virtual_world() as world, world.producer(admission=1.0, tuning=tuning) as producer:
         await producer.put("slow", b"one")
         putting = [asyncio.create_task(producer.put("slow", b"%d" % n)) for n in range(3)]
         await asyncio.sleep(0)
@@ -116,30 +138,34 @@ async def test_changed_quota_applies_to_waiting_puts(world):
         assert [Receipt] * 3 == [type(each) for each in await asyncio.gather(*putting)]
 
 
-async def test_messages_of_key_keep_their_order(world):
+@in_virtual_time
+async def test_messages_of_key_keep_their_order():
     """K4."""
-    world.topics.set("slow", '{"qps": 300, "groups": 4}')
-    async with world.producer(admission=1.0) as producer:
-        many = producer.put_many(Put("slow", b"%d" % n, key="k") for n in range(40))
-        await asyncio.gather(many, *(producer.put("slow", b"%d" % n, key="k") for n in range(40, 60)))
-    numbers = [int(body) for body in bodies(world, "slow")]
-    assert 60 == len(numbers)
-    assert sorted(n for n in numbers if n < 40) == [n for n in numbers if n < 40]
-    assert sorted(n for n in numbers if n >= 40) == [n for n in numbers if n >= 40]
+    async with virtual_world() as world:
+        world.topics.set("slow", '{"qps": 300, "groups": 4}')
+        async with world.producer(admission=1.0) as producer:
+            many = producer.put_many(Put("slow", b"%d" % n, key="k") for n in range(40))
+            await asyncio.gather(many, *(producer.put("slow", b"%d" % n, key="k") for n in range(40, 60)))
+        numbers = [int(body) for body in bodies(world, "slow")]
+        assert 60 == len(numbers)
+        assert sorted(n for n in numbers if n < 40) == [n for n in numbers if n < 40]
+        assert sorted(n for n in numbers if n >= 40) == [n for n in numbers if n >= 40]
 
 
-async def test_cancelled_puts_are_not_sent_and_release_their_room(world):
-    async with world.producer(admission=1.0, window_messages=1, tuning=ProducerTuning(look_s=0.01)) as producer:
-        await producer.put("slow", b"one")
-        one = asyncio.create_task(producer.put("slow", b"two"))
-        many = asyncio.create_task(producer.put_many([Put("slow", b"three")] * 3))
-        await asyncio.sleep(0)
-        for each in (one, many):
-            each.cancel()
-        await asyncio.gather(one, many, return_exceptions=True)
-        world.topics.set("slow", '{"qps": 50000}')
-        await producer.put("slow", b"last")
-    assert [b"one", b"last"] == bodies(world, "slow")
+@in_virtual_time
+async def test_cancelled_puts_are_not_sent_and_release_their_room():
+    async with virtual_world() as world:
+        async with world.producer(admission=1.0, window_messages=1, tuning=ProducerTuning(look_s=0.01)) as producer:
+            await producer.put("slow", b"one")
+            one = asyncio.create_task(producer.put("slow", b"two"))
+            many = asyncio.create_task(producer.put_many([Put("slow", b"three")] * 3))
+            await asyncio.sleep(0)
+            for each in (one, many):
+                each.cancel()
+            await asyncio.gather(one, many, return_exceptions=True)
+            world.topics.set("slow", '{"qps": 50000}')
+            await producer.put("slow", b"last")
+        assert [b"one", b"last"] == bodies(world, "slow")
 
 
 async def test_closing_fails_waiting_puts_as_not_sent(world):
