@@ -151,10 +151,20 @@ class _Started:
         return await self._process.wait()
 
 
-def release_before(folder: Path) -> Release:
-    """The release before, unpacked into this new folder."""
+class NoHistory(Exception):
+    """The repository's history isn't here, as in an archive of the sources."""
+
+
+def release_before(folder: Path, repository: Path = ROOT) -> Release:
+    """The release before, unpacked into this new folder. Raises NoHistory."""
+    found = ["git", f"--git-dir={repository / '.git'}", "cat-file", "-e", f"{BEFORE}^{{commit}}"]
+    if subprocess.run(found, check=False, capture_output=True).returncode != 0:
+        raise NoHistory(
+            f"commit {BEFORE[:12]}, the release before, isn't in a git history of {repository}: clone the repository"
+            " with all of its history to test the releases side by side"
+        )
     folder.mkdir()
-    archive = subprocess.run(["git", "archive", BEFORE], cwd=ROOT, check=True, capture_output=True).stdout
+    archive = subprocess.run(["git", "archive", BEFORE], cwd=repository, check=True, capture_output=True).stdout
     subprocess.run(["tar", "x", "-C", folder], input=archive, check=True)
     return Release(folder)
 
