@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _THREADS_S = 1.0  # real seconds for which time stands still while threads run
-_LOOK_S = 0.0002  # real seconds between two looks for the end of a thread
+_LOOK_S = 0.001  # real seconds, at most, of one wait for a thread or a socket
 _TURNS = 1_000  # turns of the loop between two looks at the real time
 # Tasks that only look, again and again, whether something has happened: to handlers, puts, and delayed messages.
 _PERIODIC = frozenset({"ack_wait", "producer retries"})
@@ -155,7 +155,7 @@ class Driver:
             return False
         began = last = time.monotonic()
         while not self._loop_time.has_ready:
-            time.sleep(_LOOK_S)  # noqa: ASYNC251 - the loop has nothing to do, and its own timers stand still
+            self._loop_time.wait_for_events(_LOOK_S)
             await asyncio.sleep(0)
             now = time.monotonic()
             if (sockets or now - began > _THREADS_S) and self._pass_time(now - last):

@@ -13,7 +13,7 @@ from evenlane.engine.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_PARTS = ("_ready", "_scheduled", "_selector", "_clock_resolution")
+_PARTS = ("_ready", "_scheduled", "_selector", "_process_events", "_clock_resolution")
 
 
 def running_loop() -> Any:
@@ -87,6 +87,12 @@ class LoopTime:
     def has_sockets(self) -> bool:
         """Whether the loop watches sockets that it did not watch before."""
         return not self._sockets.issuperset(self._loop._selector.get_map())
+
+    def wait_for_events(self, seconds: float) -> None:
+        """Block, for at most so many real seconds, until a thread or a socket has something for the loop. Use it only
+        while nothing is ready: the loop's own wait ends at its timers, which stand still.
+        """
+        self._loop._process_events(self._loop._selector.select(seconds))
 
     def next_timer(self, sleeping: Iterable[asyncio.Task[Any]] = ()) -> float | None:
         """Return the time of the next timer (s); None if there is none. Timers are left out whose only effect is that
