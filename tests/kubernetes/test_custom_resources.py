@@ -43,7 +43,7 @@ def objects():
 
 
 def test_objects_have_the_fields_of_their_crds(objects, tmp_path):
-    """P10, T1."""
+    """P10."""
     assert [] == compile_objects(objects.values(), tmp_path)
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from evenlane.engine.base import names
 from evenlane.engine.base.config import secret_files, values
+from evenlane.engine.base.config.pairs import check_pairs
 from evenlane.engine.base.config.scaling import ScalingSettings, check_scaling
 from evenlane.engine.base.config.sources import Sources
 from evenlane.engine.base.durations import MAX_SECONDS
@@ -221,13 +222,6 @@ _PARSERS: dict[str, values.Parser] = {
 }
 _SOURCES = Sources(KEYS, {key for key, parse in _PARSERS.items() if parse in (values.file, values.folder)})
 _LAYERS = ("file", "variable", "flag")  # in rising order
-_TOGETHER = (
-    ("http_cert", "http_key"),
-    ("nats_user", "nats_password_file"),
-    ("nats_cert", "nats_key"),
-    ("etcd_user", "etcd_password_file"),
-    ("etcd_cert", "etcd_key"),
-)
 
 
 class LoadedSettings(NamedTuple):
@@ -252,6 +246,7 @@ def load(
         parsed[key] = _parse(key, value, origin)
         origins[key] = origin
     _choose_store(parsed, origins)
+    check_pairs(parsed, origins)
     settings = Settings(**parsed)
     _check_together(settings, origins)
     return LoadedSettings(settings, origins)
@@ -281,11 +276,6 @@ def _choose_store(parsed: dict[str, Any], origins: dict[str, str]) -> None:
 
 
 def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
-    for pair in _TOGETHER:
-        there = [key for key in pair if getattr(settings, key) is not None]
-        if len(there) == 1:
-            [missing] = set(pair) - set(there)
-            raise ConfigError(f"{there[0]} ({origins[there[0]]}): is set without {missing}; set both or neither")
     check_scaling(settings, origins)
     if settings.dead_letter_keep < settings.duplicate_window:
         raise ConfigError(
