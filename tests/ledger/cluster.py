@@ -45,6 +45,13 @@ class ProcessCluster(ProcessWorld):
         await asyncio.gather(*(node.ready(within_s) for node in nodes))
         return nodes
 
+    async def serve(self, *names: str) -> list[NodeProcess]:
+        """Start nodes and create the topics; return once the nodes own all partitions."""
+        nodes = await self.start(*names)
+        await self.topics(*self.projects)
+        await self.owned_by(*nodes)
+        return nodes
+
     def newest(self, name: str) -> NodeProcess:
         """The newest node of that name."""
         return next(node for node in reversed(self.nodes) if node.name == name)

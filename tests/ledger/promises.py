@@ -16,6 +16,7 @@ from tests.support.promises.owner_keys import OwnerKeys
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tests.ledger.cluster import ProcessCluster
     from tests.ledger.entries import Entry
     from tests.ledger.history import EtcdHistory
 
@@ -73,6 +74,15 @@ def check_generations(history: EtcdHistory) -> None:
     for key in ("generation", *(f"plan/{name}" for name in _planned(history))):
         generations = [record["generation"] for record in history.values(key)]
         assert rates.is_rising(generations), key
+
+
+def check_cluster(cluster: ProcessCluster) -> None:
+    """L, O, Z1, Z5: of all that has happened so far."""
+    entries = cluster.entries()
+    assert set() == never_handled(cluster.acknowledged, entries)
+    assert [] == begun_too_late(entries)
+    check_owner_keys(cluster.history)
+    check_generations(cluster.history)
 
 
 def _planned(history: EtcdHistory) -> set[str]:

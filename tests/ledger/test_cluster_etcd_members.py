@@ -38,9 +38,7 @@ async def test_loss_of_etcds_leader_has_no_effect(tmp_path, how):
         Trio(tmp_path / "trio") as trio,
         ProcessCluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster,
     ):
-        nodes = await cluster.start("a", "b", "c")
-        await cluster.topics(*cluster.projects)
-        await cluster.owned_by(*nodes)
+        nodes = await cluster.serve("a", "b", "c")
         async with cluster.load(round_s=0.025) as load:  # a partition that isn't served is soon noticed
             await load.reaches_all()
             leader = await trio.leader()
@@ -86,9 +84,7 @@ async def test_each_member_of_etcd_dies_and_comes_back(tmp_path, seed):
         Trio(tmp_path / "trio") as trio,
         ProcessCluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster,
     ):
-        nodes = await cluster.start("a", "b", "c")
-        await cluster.topics(*cluster.projects)
-        await cluster.owned_by(*nodes)
+        await cluster.serve("a", "b", "c")
         async with cluster.load() as load:
             for member in chance.sample(MEMBERS, 3):
                 how = chance.choice([trio.kill, trio.stop])
@@ -112,9 +108,7 @@ async def test_loss_of_etcds_quorum_stops_all_nodes_until_it_is_back(tmp_path):
         Trio(tmp_path / "trio") as trio,
         ProcessCluster(tmp_path, etcd=trio.endpoints, lease_ttl=TTL_S) as cluster,
     ):
-        nodes = await cluster.start("a", "b", "c")
-        await cluster.topics(*cluster.projects)
-        await cluster.owned_by(*nodes)
+        nodes = await cluster.serve("a", "b", "c")
         async with cluster.load() as load:
             await load.reaches_all()
             await trio.kill(1, 2)

@@ -67,9 +67,7 @@ async def test_each_server_dies_and_comes_back_under_load(tmp_path, servers, see
     chance = Random(seed)
     settings = {"nats": servers.nats.url, "replicas": 3, "partitions": PARTITIONS, "lease_ttl": TTL_S}
     async with ProcessCluster(tmp_path, servers=servers, **settings) as cluster:
-        nodes = await cluster.start("a", "b")
-        await cluster.topics(*cluster.projects)
-        await cluster.owned_by(*nodes)
+        await cluster.serve("a", "b")
         async with cluster.load() as load:
             await load.reaches_all()
             for server in chance.sample(servers.nats.servers, 3):
@@ -88,9 +86,7 @@ async def test_streams_get_three_replicas_while_nodes_run(tmp_path, servers):
     """
     settings = {"nats": servers.nats.url, "partitions": PARTITIONS, "lease_ttl": TTL_S}
     async with ProcessCluster(tmp_path, servers=servers, **settings) as cluster:
-        nodes = await cluster.start("a", "b")
-        await cluster.topics(*cluster.projects)
-        await cluster.owned_by(*nodes)
+        await cluster.serve("a", "b")
         async with cluster.load() as load:
             await load.reaches_all()
             async with open_replication(cluster.settings) as replication:
@@ -109,9 +105,7 @@ async def test_leaders_of_all_streams_step_down_under_load(tmp_path, servers):
     """Fault 13: L, V; those of the lanes and of the settle log, three times each. No server dies, and no node."""
     settings = {"nats": servers.nats.url, "replicas": 3, "partitions": PARTITIONS, "lease_ttl": TTL_S}
     async with ProcessCluster(tmp_path, servers=servers, **settings) as cluster:
-        nodes = await cluster.start("a", "b")
-        await cluster.topics(*cluster.projects)
-        await cluster.owned_by(*nodes)
+        nodes = await cluster.serve("a", "b")
         streams = [f"LANES_online_{partition}" for partition in range(PARTITIONS)] + ["SETTLED_online"]
         async with cluster.load() as load:
             for _ in range(3):

@@ -9,10 +9,7 @@ from tests.ledger.cluster import ProcessCluster
 from tests.ledger.handlers import forgive
 from tests.ledger.promises import (
     begun_again,
-    begun_too_late,
-    check_generations,
-    check_owner_keys,
-    never_handled,
+    check_cluster,
 )
 from tests.ledger.puts import one
 from tests.ledger.released import NoHistory, release_after, release_before
@@ -32,15 +29,6 @@ def before(tmp_path_factory):
 @pytest.fixture(scope="module")
 def after(tmp_path_factory):
     return release_after(tmp_path_factory.mktemp("after") / "code")
-
-
-def check(cluster):
-    """L, O, Z1, Z5: of all that has happened so far."""
-    entries = cluster.entries()
-    assert set() == never_handled(cluster.acknowledged, entries)
-    assert [] == begun_too_late(entries)
-    check_owner_keys(cluster.history)
-    check_generations(cluster.history)
 
 
 async def hold_one_each(cluster, name):
@@ -80,7 +68,7 @@ async def test_partitions_move_both_ways_between_two_releases(tmp_path, before):
             await load.reaches_all()
         own = [each for each in cluster.acknowledged if "-before" in each]
         assert len(own) > len(cluster.projects), "the other release's producer has put some"
-        check(cluster)
+        check_cluster(cluster)
         assert [] == begun_again(cluster.entries())
         assert {"lost": 0} == {"lost": again.logged(" lost ") + new.logged(" lost ")}
 
@@ -103,7 +91,7 @@ async def test_each_release_takes_over_from_the_other_after_a_crash(tmp_path, be
             await new.kill()
             await cluster.owned_by(again)
             await load.reaches_all()
-        check(cluster)
+        check_cluster(cluster)
         assert 0 == await again.stop(), again.last_words()
         theirs = await before.settle_logs(cluster)
         logs = await settle_logs.read(cluster.settings, cluster.partitions)
@@ -180,7 +168,7 @@ async def test_log_of_a_newer_release_stops_its_partitions_alone(tmp_path, after
             await until(lambda: theirs <= set(cluster.history.owned("another")), 60, "it to get them")
             await load.reaches_all()
             await until(lambda: not troubled(cluster, "first", "second"), 30, "the trouble to end")
-        check(cluster)
+        check_cluster(cluster)
         assert [0, 0, 0] == [await node.stop() for node in (another, first, second)]
 
 

@@ -16,6 +16,7 @@ from tests.ledger.cluster import TTL_S
 from tests.ledger.promises import (
     begun_again,
     begun_too_late,
+    check_cluster,
     check_generations,
     check_owner_keys,
     never_handled,
@@ -31,15 +32,6 @@ SLOW_ROUND_S = 0.25  # of loads that wait for restarts of processes
 SEEDS = (0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2)))
 
 
-def check(cluster):
-    """L, O, Z1, Z5: of all that has happened so far."""
-    entries = cluster.entries()
-    assert set() == never_handled(cluster.acknowledged, entries)
-    assert [] == begun_too_late(entries)
-    check_owner_keys(cluster.history)
-    check_generations(cluster.history)
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_leases_of_dead_nodes_are_revoked_at_once_and_no_others(tmp_path, seed):
     """Faults 1, 9 and 10, E7, P4: L, D, O, Z1, Q; one group of nodes lives through five parts. Dead nodes come back
@@ -52,7 +44,7 @@ async def test_leases_of_dead_nodes_are_revoked_at_once_and_no_others(tmp_path, 
         await die_without_etcd(nodes, proxy)
         await die_as_a_lender(nodes)
         assert len(nodes.killed) == nodes.revoked()
-        check(cluster)
+        check_cluster(cluster)
         check_repeats(cluster.entries(), *faults, *crashes(cluster.entries(), nodes.killed))
 
 

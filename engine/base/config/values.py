@@ -4,7 +4,7 @@ ValueError or an EvenlaneError whose text shows the value and describes valid on
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -183,13 +183,7 @@ def nats_url(value: object) -> str:
     """`nats://host:port`; a bare `host` or `host:port` gets the scheme."""
     url = text(value)
     url = url if "://" in url else f"nats://{url}"
-    try:
-        parts = urlsplit(url)
-        wrong = parts.scheme not in {"nats", "tls"} or not parts.hostname or parts.port == 0
-        wrong = wrong or bool(parts.path.strip("/") or parts.query or parts.fragment)
-    except ValueError:
-        wrong = True
-    if wrong or any(c.isspace() for c in url):
+    if not _is_server(url, {"nats", "tls"}, has_login=True):
         raise ValueError(f"{format_value(value)} is not a NATS address: write nats://HOST:PORT or tls://HOST:PORT")
     return url.rstrip("/")
 
@@ -197,15 +191,20 @@ def nats_url(value: object) -> str:
 def http_url(value: object) -> str:
     """`http://host:port` or `https://host:port`, without a path."""
     url = text(value)
-    try:
-        parts = urlsplit(url)
-        wrong = parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or "@" in parts.netloc
-        wrong = wrong or bool(parts.path.strip("/") or parts.query or parts.fragment)
-    except ValueError:
-        wrong = True
-    if wrong or any(c.isspace() for c in url):
+    if not _is_server(url, {"http", "https"}, has_login=False):
         raise ValueError(f"{format_value(value)} is not a monitoring address: write http://HOST:PORT")
     return url.rstrip("/")
+
+
+def _is_server(url: str, schemes: Collection[str], *, has_login: bool) -> bool:
+    """Whether this is the address of a server, without a path; `has_login`: user and password may be in it."""
+    try:
+        parts = urlsplit(url)
+        is_host = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    extra = parts.path.strip("/") or parts.query or parts.fragment or (not has_login and "@" in parts.netloc)
+    return is_host and not extra and not any(c.isspace() for c in url)
 
 
 MEMORY = "memory://"

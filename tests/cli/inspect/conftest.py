@@ -6,6 +6,9 @@ from collections import Counter
 import pytest
 
 from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import load
+from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.core.ports import Stored
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.client.options import NatsOptions
@@ -71,3 +74,23 @@ class Environment:
 def place(servers, env, evenlane):
     assert 0 == evenlane("put", "acme", "first")[0]  # makes the streams
     return Environment(servers.nats.url, env)
+
+
+@pytest.fixture
+def written(etcd, monkeypatch):
+    """Writes the settings of an environment, and values under its keys."""
+    monkeypatch.setenv("EVENLANE_ETCD", etcd.endpoint)
+
+    def write(env, values, **config):
+        monkeypatch.setenv("EVENLANE_ENV", env)
+
+        async def put():
+            client = connections.etcd(load({}).settings)
+            await agree_cluster_config(client, env, config)
+            for name, value in values.items():
+                await client.put(names.key(env, name), value)
+            await client.close()
+
+        asyncio.run(put())
+
+    return write

@@ -1,15 +1,11 @@
 """`evenlane plan` on a real etcd, and `evenlane plan simulate` without servers."""
 
-import asyncio
 import json
 from functools import partial
 
 import pytest
 
-from evenlane.engine.base.config.settings import load
-from evenlane.engine.base.names import key
-from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
+from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.ring.membership.records import (
     DoneRecord,
     GenerationRecord,
@@ -163,26 +159,6 @@ def test_wrong_use_of_simulate_is_one_sentence(transcript):
 # ---- show
 
 
-@pytest.fixture
-def written(etcd, monkeypatch):
-    """Writes the settings of an environment with 4 partitions, and records."""
-    monkeypatch.setenv("EVENLANE_ETCD", etcd.endpoint)
-
-    def write(env, values):
-        monkeypatch.setenv("EVENLANE_ENV", env)
-
-        async def put():
-            client = connections.etcd(load({}).settings)
-            await agree_cluster_config(client, env, {"partitions": 4})
-            for name, value in values.items():
-                await client.put(key(env, name), value)
-            await client.close()
-
-        asyncio.run(put())
-
-    return write
-
-
 CLUSTER = {
     "generation": encode(GenerationRecord(generation=2)),
     "leader": encode(LeaderRecord(id="a")),
@@ -196,7 +172,7 @@ CLUSTER = {
 @pytest.mark.real
 def test_plan_shows_nodes_and_owners(plan, written, transcript):
     """E7"""
-    written("shown", CLUSTER)
+    written("shown", CLUSTER, partitions=4)
     code, out, err = plan("--json")
     assert (0, "") == (code, err)
     reported = json.loads(out)
@@ -214,7 +190,7 @@ def test_plan_shows_nodes_and_owners(plan, written, transcript):
 @pytest.mark.real
 def test_plan_without_nodes_says_so(plan, written, transcript):
     """E7, E14"""
-    written("empty", {})
+    written("empty", {}, partitions=4)
     code, out, err = plan("show", "--json")
     reported = json.loads(out)
     assert (0, "", [], [0, 1, 2, 3], None) == (code, err, reported["nodes"], reported["unowned"], reported["leader"])
@@ -225,7 +201,7 @@ def test_plan_without_nodes_says_so(plan, written, transcript):
 @pytest.mark.real
 def test_plan_warns_of_too_many_nodes(plan, written):
     """P1, Z3: 3 nodes on 4 partitions."""
-    written("crowded", {f"nodes/{name}": encode(NodeRecord()) for name in "abc"})
+    written("crowded", {f"nodes/{name}": encode(NodeRecord()) for name in "abc"}, partitions=4)
     code, out, err = plan("--json")
     assert (0, ["a", "b", "c"]) == (code, [node["id"] for node in json.loads(out)["nodes"]])
     assert err.startswith("evenlane: warning: 4 partitions are fewer than twice the 3 nodes")
@@ -234,7 +210,7 @@ def test_plan_warns_of_too_many_nodes(plan, written):
 
 @pytest.mark.real
 def test_corrupt_records_are_named_on_stderr(plan, written):
-    written("corrupted", CLUSTER | {"owners/3": b"junk", "leader": b"{}"})
+    written("corrupted", CLUSTER | {"owners/3": b"junk", "leader": b"{}"}, partitions=4)
     code, out, err = plan("--json")
     reported = json.loads(out)
     assert (0, 2, None, [3]) == (code, reported["corrupt"], reported["leader"], reported["unowned"])
@@ -253,7 +229,7 @@ plan shw
 
 @pytest.mark.real
 def test_error_of_show_is_one_sentence(written, transcript):
-    written("other", {})
+    written("other", {}, partitions=4)
     transcript.fail(WRONG_SHOW)
     transcript.check()
 

@@ -1,15 +1,10 @@
 """`evenlane scaling` on a real etcd (P10)."""
 
-import asyncio
 import json
 from functools import partial
 
 import pytest
 
-from evenlane.engine.base.config.settings import load
-from evenlane.engine.base.names import key
-from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.control.scaling.record import ScalingRecord
 from evenlane.ring.membership.records import LeaderRecord, LoadRecord, NodeRecord, encode
 
@@ -27,30 +22,18 @@ def scaling(evenlane):
     return partial(evenlane, "scaling")
 
 
-@pytest.fixture
-def written(etcd, monkeypatch):
-    """Writes the settings of an environment, and records."""
-    monkeypatch.setenv("EVENLANE_ETCD", etcd.endpoint)
-
-    def write(env, values):
-        monkeypatch.setenv("EVENLANE_ENV", env)
-
-        async def put():
-            client = connections.etcd(load({}).settings)
-            await agree_cluster_config(client, env, {})
-            for name, value in values.items():
-                await client.put(key(env, name), encode(value))
-            await client.close()
-
-        asyncio.run(put())
-
-    return write
-
-
 @pytest.mark.real
 def test_scaling_shows_the_decision_and_why(scaling, written, transcript):
     """P10, X6"""
-    written("scaled", {"nodes/a": BUSY, "nodes/b": NEW, "leader": LeaderRecord(id="a"), "scaling": RECORD})
+    written(
+        "scaled",
+        {
+            "nodes/a": encode(BUSY),
+            "nodes/b": encode(NEW),
+            "leader": encode(LeaderRecord(id="a")),
+            "scaling": encode(RECORD),
+        },
+    )
     transcript("scaling")
     transcript("scaling", "--policy", "need", "--target", "p99 wait 2s", "--max", "9")
     transcript("scaling", "--policy", "need")
@@ -71,7 +54,7 @@ def test_scaling_shows_the_decision_and_why(scaling, written, transcript):
 @pytest.mark.real
 def test_scaling_names_what_is_missing(scaling, written, transcript):
     """P10: nothing scales, and there is no such environment."""
-    written("unscaled", {"nodes/a": NodeRecord(host="h", projects=60, slots=64)})
+    written("unscaled", {"nodes/a": encode(NodeRecord(host="h", projects=60, slots=64))})
     transcript("scaling")
     transcript("scaling", "--env", "nowhere")
     transcript.check()

@@ -1,7 +1,6 @@
 """Applications on real servers: life cycle, typed bodies, further messages, and nodes whose handlers differ."""
 
 import asyncio
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import aiohttp
@@ -11,6 +10,7 @@ from structlog.testing import capture_logs
 
 from evenlane import Engine, Evenlane, EvenlaneError, Message, Producer
 from evenlane.engine.admin.plan import view
+from tests.support.node.running import running_engine
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -18,19 +18,6 @@ pytestmark = pytest.mark.real
 
 class Order(msgspec.Struct):
     id: int
-
-
-@asynccontextmanager
-async def engine(settings, app):
-    ready = asyncio.Event()
-    async with Engine(app, settings=settings, on_ready=lambda *_: ready.set()) as made:
-        running = asyncio.create_task(made.run())
-        try:
-            await asyncio.wait_for(ready.wait(), 60)
-            yield made
-        finally:
-            made.stop()
-            await running
 
 
 async def test_application_handles_typed_messages_and_puts_further_ones(settings):
@@ -53,7 +40,7 @@ async def test_application_handles_typed_messages_and_puts_further_ones(settings
     def send(message):
         mails.append(message.body)
 
-    async with engine(settings, app), Producer(settings=settings) as producer:
+    async with running_engine(settings, app), Producer(settings=settings) as producer:
         await producer.put("orders-1", b'{"id": 7}')
         await until(lambda: mails)
     assert ["begins", 7, "ends"] == steps
@@ -130,7 +117,7 @@ async def test_nodes_whose_handlers_differ_are_named(settings):
 
     with capture_logs() as logs:
         a, b = (replace(settings, node=name, http_port=0) for name in "ab")
-        async with engine(a, first) as node, engine(b, second), aiohttp.ClientSession() as session:
+        async with running_engine(a, first) as node, running_engine(b, second), aiohttp.ClientSession() as session:
             document = (await view.read(settings)).document
             differ = document["handlers_differ"]
             assert differ.startswith("the nodes' handlers differ: node a by orders-* -> ")

@@ -1,8 +1,6 @@
 """Projects without a topic, on real servers: put by a producer, or by a plain client (K6, P8, fault 21)."""
 
-import asyncio
 import json
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -20,8 +18,8 @@ from evenlane.engine.errors import UnknownProject
 from evenlane.engine.node.services import unknown_project_watcher
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.producer.put import Put
-from evenlane.engine.runtime.engine import Engine
 from evenlane.ring.hashing import partition_of
+from tests.support.node.running import running_engine
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -56,20 +54,11 @@ async def put_template(etcd, settings, limit=1_000):
     await etcd.put(names.key(settings.env, "templates", "dev"), json.dumps(value).encode())
 
 
-@asynccontextmanager
-async def node(settings, handled):
+def node(settings, handled):
     async def note(message):
         handled.append((message.project, bytes(message.body)))
 
-    ready = asyncio.Event()
-    async with Engine(note, settings=settings, on_ready=lambda *_: ready.set()) as engine:
-        running = asyncio.create_task(engine.run())
-        try:
-            await asyncio.wait_for(ready.wait(), 60)
-            yield engine
-        finally:
-            engine.stop()
-            await running
+    return running_engine(settings, note)
 
 
 async def put_plainly(settings, project, body):
