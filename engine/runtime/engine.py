@@ -121,8 +121,8 @@ class Engine:
         assert self._cluster is not None
         store = self._process.connections.store(self.settings, self.id)
         with connections.translate_errors():
-            await store.open()
             try:
+                await store.open()
                 await self._cluster.prepare(store)
             finally:
                 await store.close()

@@ -16,7 +16,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.callbacks import call_all
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.ports import LaneState, Lost, Refused
-from evenlane.engine.errors import ConfigError, Unreachable
+from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.jetstream import deletion, durability, retention, streams
 from evenlane.engine.store.jetstream.advisories import StreamAdvisories
@@ -107,12 +107,12 @@ class JetStreamStore:
         return self._clock.offset + now_ns()
 
     async def open(self) -> None:
-        """Raises Unreachable."""
+        """Raises Unreachable, or EvenlaneError if the server refuses."""
         await self._connection.open()
         if self._feeding is not self._connection:
             try:
                 await self._feeding.open()
-            except Unreachable:
+            except EvenlaneError:
                 await self._connection.close()  # so that `open` can be called again
                 raise
             self._feeding.on_lost.append(self._disturb)

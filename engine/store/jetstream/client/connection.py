@@ -55,10 +55,16 @@ class Connection(Transport):
         """Open as `Transport.open` does. Raises EvenlaneError, too, for a user that may not hear its replies."""
         await super().open()
         self.listen(f"{self._inbox}.*", self._on_reply)
-        await self._check_inbox()
+        try:
+            await self._check_inbox()
+        except asyncio.CancelledError:
+            await self._abandon()
+            raise
 
     async def _check_inbox(self) -> None:
-        """Wait for the server's refusal of the subscription, if there is one: otherwise each request would time out."""
+        """Wait for the server's refusal of the subscription, if there is one: otherwise each request would time out. A
+        server that is silent for `_ROUND_TRIP_S` counts as one that doesn't refuse.
+        """
         await self.round_trip(_ROUND_TRIP_S)
         if not self._is_inbox_denied:
             return
