@@ -21,7 +21,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.real
 PEER = "unix://etcd.peer:0"
-LAST = ("LATER_", "LANES_")  # and in this order: messages move from the first to the second
+LAST = ("LATER_", "LANES_", "DEAD_")  # and in this order, in which messages move
 
 
 def settings_of(nats_server, etcd_server):
@@ -114,7 +114,7 @@ class Copy:
 
 
 class Snapshots:
-    """Snapshots of the streams while nodes run, the lanes last. nats-server gives a restored stream another time of
+    """Snapshots of the streams while a node runs. nats-server gives a restored stream another time of
     creation, so that the settle log doesn't speak of it.
     """
 
