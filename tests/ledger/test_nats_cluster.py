@@ -80,6 +80,7 @@ async def test_each_server_dies_and_comes_back_under_load(tmp_path, servers, see
         check(cluster)
 
 
+@pytest.mark.full
 async def test_streams_get_three_replicas_while_nodes_run(tmp_path, servers):
     """L, P11: `evenlane streams migrate` under load. Then a server may die, and nodes that started with `replicas = 1`
     work on.
@@ -101,6 +102,7 @@ async def test_streams_get_three_replicas_while_nodes_run(tmp_path, servers):
         check(cluster)
 
 
+@pytest.mark.full
 async def test_leaders_of_all_streams_step_down_under_load(tmp_path, servers):
     """Fault 13: L, V; those of the lanes and of the settle log, three times each. No server dies, and no node."""
     settings = {"nats": servers.nats.url, "replicas": 3, "partitions": PARTITIONS, "lease_ttl": TTL_S}

@@ -136,8 +136,15 @@ class Snapshots:
                 await each.restore(client)
 
 
-@pytest.mark.parametrize("is_etcd_restored", [False, True], ids=["etcd as it is", "etcd restored"])
-@pytest.mark.parametrize("way", [Copy, Snapshots])
+@pytest.mark.parametrize(
+    ("way", "is_etcd_restored"),
+    [
+        (Copy, False),
+        (Snapshots, True),
+        pytest.param(Copy, True, marks=pytest.mark.full),
+        pytest.param(Snapshots, False, marks=pytest.mark.full),
+    ],
+)
 async def test_what_waited_at_the_backup_is_handled_after_its_restore(world, way, is_etcd_restored):
     """P12: what waited is handled, at least once. Of what was settled by then, nothing is handled again after a copy of
     the folder; after snapshots, all of it that was still in a stream is. Later puts are lost.
