@@ -6,6 +6,7 @@ from functools import partial
 
 import nkeys
 import pytest
+from structlog.testing import capture_logs
 
 from evenlane import ConfigError, Engine, EvenlaneError, Producer, Topics
 from evenlane.engine.base.config.settings import Settings
@@ -164,6 +165,38 @@ async def test_expired_certificate_of_nats_is_one_sentence(tmp_path):
     with pytest.raises(EvenlaneError, match=rf"refuses: the certificate of {where} expired on 2024-03-01 12:00 UTC$"):
         await connections.bus(Settings(nats=(server.url,), nats_ca=authority[0]), "a test").open()
     await server.stop()
+
+
+@needs_openssl
+async def test_running_process_says_why_a_server_refuses_its_connection(tmp_path):
+    """S2: the server comes back with a certificate that has expired. The log names the reason once."""
+    authority = make_certificate(tmp_path, "authority")
+    cert, key = tmp_path / "server.pem", tmp_path / "server.key"
+    for kind, days in (("valid", "20990301120000Z"), ("expired", "20240301120000Z")):
+        make_certificate(tmp_path, kind, until=days, by=authority)
+    _copy(tmp_path, "valid")
+    server = NatsServer(tmp_path / "nats", config=tls_config(cert, key))
+    await server.start()
+    where = server.url.removeprefix("nats://")
+    with capture_logs() as logs:
+        bus = connections.bus(Settings(nats=(server.url,), nats_ca=authority[0]), "a test")
+        await bus.open()
+        await server.stop()
+        _copy(tmp_path, "expired")
+        await server.start()
+        refused = await until(lambda: [each for each in logs if each["event"] == "NATS refuses the connection"])
+        await server.stop()
+        _copy(tmp_path, "valid")
+        await server.start()
+        await until(lambda: bus.is_connected)
+    assert [f"the certificate of {where} expired on 2024-03-01 12:00 UTC"] == [each["reason"] for each in refused]
+    await bus.close()
+    await server.stop()
+
+
+def _copy(folder, kind):
+    for end in ("pem", "key"):
+        shutil.copy(folder / f"{kind}.{end}", folder / f"server.{end}")
 
 
 @needs_openssl

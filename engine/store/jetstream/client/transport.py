@@ -49,6 +49,7 @@ class Transport(ABC):
         self._parser.on_denied = self._on_denied
         self._client._ps = self._parser  # type: ignore[assignment]
         self._denied: set[tuple[str, str]] = set()  # what and subject, so that each is logged once per connection
+        self._refused: set[type[ServerRefused]] = set()  # why the server refuses a lost connection, as logged
         self.on_publish_denied: list[Callable[[str], None]] = []  # called with the subject
         # grows whenever earlier answers of the servers may no longer hold
         self.incarnation = 0
@@ -149,8 +150,22 @@ class Transport(ABC):
         if not self._opened and count_cancellations() > self._cancellations:
             raise asyncio.CancelledError
         # nats-py would retry until the timeout; with several servers, another one may accept the login
-        if not self._opened and len(self._options.servers) == 1 and (refusal := find_refusal(error)) is not None:
+        refusal = find_refusal(error)
+        if refusal is None:
+            return
+        if self._opened:
+            await self._report_refusal(refusal)
+        elif len(self._options.servers) == 1:
             raise refusal
+
+    async def _report_refusal(self, refusal: ServerRefused) -> None:
+        """Log why the server doesn't take the connection back: once for each reason, until it does."""
+        if type(refusal) in self._refused:
+            return
+        self._refused.add(type(refusal))
+        if isinstance(refusal, CertificateExpired):
+            refusal = ServerRefused(await describe_expiry(self._options.servers))
+        _log.warning("NATS refuses the connection", connection=self._name, reason=str(refusal))
 
     async def _on_lost(self) -> None:
         if not self._client.is_closed:  # closed by us
@@ -165,6 +180,7 @@ class Transport(ABC):
     async def _on_back(self) -> None:
         _log.info("NATS is back", connection=self._name)
         self._denied.clear()
+        self._refused.clear()
         self.incarnation += 1
         call_all(self.on_back)
 
