@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import yaml
+
 from evenlane.engine._version import __version__
 from evenlane.engine.base.config import values
 from evenlane.engine.base.config.settings import KEYS, Settings
@@ -69,6 +71,7 @@ def build_files() -> Iterator[tuple[Path, str]]:
     schema["properties"]["config"]["properties"] = {
         key: True if key in _OWN_VALUES else _schema(parse) for key, parse in parsers.items()
     }
+    _require_blocks(schema, yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")))
     for bound in ("min", "max"):
         schema["properties"]["scaling"]["properties"][bound] = _schema(parsers[f"scaling_{bound}"])
     yield CHART / "files/own-values.yaml", _format_own_values()
@@ -76,6 +79,16 @@ def build_files() -> Iterator[tuple[Path, str]]:
     yield CHART / "values.schema.json", json.dumps(schema, indent=2) + "\n"
     chart = (CHART / "Chart.yaml").read_text(encoding="utf-8")
     yield CHART / "Chart.yaml", re.sub(r"(?m)^((?:app)?[vV]ersion:) .*$", rf"\1 {__version__}", chart)
+
+
+def _require_blocks(schema: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Require each value that is a block. Helm drops one whose lines are all commented out, default values and all."""
+    blocks = {name: block for name, block in defaults.items() if isinstance(block, dict)}
+    known = {name: schema["properties"][name] for name in blocks if name in schema.get("properties", {})}
+    if known:
+        schema["required"] = sorted(known)
+    for name, of in known.items():
+        _require_blocks(of, blocks[name])
 
 
 def _format_own_values() -> str:

@@ -43,6 +43,10 @@ def test_keda_reaches_a_node():
     scaled = objects["ScaledObject", "shop-evenlane"]["spec"]
     assert (3, 9) == (scaled["minReplicaCount"], scaled["maxReplicaCount"])
     [trigger] = scaled["triggers"]
+    assert "fallback" not in scaled
+    fallback = {"failureThreshold": 3, "replicas": 6}
+    given = render(merged(SCALED["keda"], {"scaling": {"keda": {"fallback": fallback}}}))
+    assert fallback == given["ScaledObject", "shop-evenlane"]["spec"]["fallback"]
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     assert {"horizontalPodAutoscalerConfig": {"behavior": behavior}} == scaled["advanced"]
     expected = {"scalerAddress": "shop-evenlane-scaler.prod.svc:6000", "env": "night"}

@@ -14,6 +14,9 @@ pytestmark = pytest.mark.source
         ({"replicas": "two"}, "at '/replicas': got string, want integer"),
         ({"replcas": 2}, "additional properties 'replcas' not allowed"),
         ({"image": {"tags": "1"}}, "at '/image': additional properties 'tags' not allowed"),
+        ({"config": None}, "at '': missing property 'config'"),  # each line of the block is a comment
+        ({"http": {"certificate": None}}, "at '/http': missing property 'certificate'"),
+        ({"scaling": {"keda": {"fallback": {"failureThreshold": 3}}}}, "properties 'replicas' required, if"),
         ({"config": {"concurency": 3}}, "at '/config': additional properties 'concurency' not allowed"),
         ({"config": {"storage": "disk"}}, "at '/config/storage': value must be one of 'file', 'memory'"),
         ({"config": {"nats": "nats://n:4222"}}, "config.nats can't be set: set nats.servers instead"),

@@ -14,6 +14,7 @@ TESTS = [
     ROOT / "tests/unit/control/leader/test_plan_computer.py",
     ROOT / "tests/unit/control/leader/test_scaling_controller.py",
     ROOT / "tests/unit/node/settle/test_logs_messages.py",
+    ROOT / "tests/integration/runtime/test_rotation.py",
     ROOT / "tests/integration/store/jetstream/test_logs.py",
 ]
 

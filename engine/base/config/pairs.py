@@ -19,7 +19,14 @@ _PAIRS = (
 
 
 def check_pairs(given: Mapping[str, object], origins: Mapping[str, str]) -> None:
-    """Raise ConfigError if one setting of a pair is `given`, and the other isn't. `origins` has the source of each."""
+    """Raise ConfigError if one setting of a pair is `given`, and the other isn't; or if an autoscaler could read
+    nothing. `origins` has the source of each.
+    """
+    if given.get("scaling") == "hpa" and given.get("http_port") is None:
+        raise ConfigError(
+            f"scaling ({origins['scaling']}): hpa needs http_port, as the autoscaler reads the number of nodes from the"
+            " metrics"
+        )
     for pair in _PAIRS:
         there = [key for key in pair if given.get(key) is not None]
         if len(there) == 1:

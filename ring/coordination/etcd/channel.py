@@ -202,6 +202,8 @@ def explain_error(address: Address, error: grpc.RpcError, *, has_answered: bool 
         return Unavailable(f"etcd at {address} does not answer: {_short(address, code, details, has_answered)}")
     if "lease not found" in details:
         return LeaseGone(f"etcd at {address} no longer knows the lease: it has expired or was revoked")
+    if details.startswith("authentication failed") or details == "user name is empty":
+        return CoordinationError(f"etcd at {address} refuses the login (etcd_user and etcd_password_file): {details}")
     return (Denied if details == "permission denied" else CoordinationError)(f"etcd at {address} refuses: {details}")
 
 

@@ -76,5 +76,6 @@ def find_refusal(error: Exception | None) -> ServerRefused | None:
             return CertificateExpired("its certificate has expired")
         return ServerRefused(f"its certificate isn't trusted (nats_ca): {error.verify_message}")
     if "authorization violation" in str(error).lower():
-        return ServerRefused("the credentials are wrong (nats_user and nats_password_file, or nats_creds_file)")
+        login = "nats_user and nats_password_file, or nats_creds_file"
+        return ServerRefused(f"the credentials are wrong, or none are set ({login})")
     return None

@@ -155,7 +155,9 @@ async def test_status_needs_no_rights(guarded):
 )
 async def test_wrong_or_missing_login_is_refused(guarded, login, why):
     client = EtcdCoordination([guarded.endpoint], **login)
-    with pytest.raises(CoordinationError, match=f"refuses: {why}") as caught:
+    with pytest.raises(
+        CoordinationError, match=rf"refuses the login \(etcd_user and etcd_password_file\): {why}"
+    ) as caught:
         await client.get("a")
     assert not isinstance(caught.value, Unavailable)
     await client.close()

@@ -100,6 +100,13 @@ def test_other_shares_are_refused(given, folder):
             "scaling (flag --scaling): leader needs the name of the nodes' Deployment: set scaling_deployment",
         ),
         (
+            {"scaling": "hpa"},
+            (
+                "scaling (flag --scaling): hpa needs http_port, as the autoscaler reads the number of nodes from the"
+                " metrics"
+            ),
+        ),
+        (
             {"scaling_deployment": "Nodes_1"},
             (
                 "scaling_deployment (flag --scaling-deployment): 'Nodes_1' is not a name in Kubernetes: write"
