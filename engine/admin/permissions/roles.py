@@ -25,13 +25,16 @@ _OF_NODES = (
 )  # fmt: skip
 
 
-_SUBJECT = re.compile(r"(?:(?:\*|[^\s.*>]+)\.)*(?:\*|>|[^\s.*>]+)")
+# nats-server takes commas, but nsc splits at them.
+_WORD = r"(?:\*|[^\s.*>,\x00-\x1f\x7f-\x9f]+)"
+_SUBJECT = re.compile(rf"(?:{_WORD}\.)*(?:{_WORD}|>)")
 
 
 @dataclass(frozen=True, slots=True)
 class Additions:
     """What a process does beyond its role: subjects of NATS that it uses itself, answers to requests on those that it
-    subscribes to, and topics that it creates and changes.
+    subscribes to, and topics that it creates and changes. Whoever may send such a request chooses the subject of its
+    answer, and nats-server doesn't check it.
     """
 
     publish: tuple[str, ...] = ()
@@ -88,8 +91,11 @@ def _add(role: Role, kind: RoleName, env: str, additions: Additions) -> Role:
     for subject in (*additions.publish, *additions.subscribe):
         if not _SUBJECT.fullmatch(subject):
             raise ConfigError(
-                f"{subject!r} is not a subject of NATS: write words between dots, such as orders.*.created"
+                f"{subject!r} is not a subject of NATS: write words between dots, such as orders.*.created, without"
+                " commas and control characters; an option may be repeated"
             )
+    if additions.answers and not additions.subscribe:
+        raise ConfigError("--answer: name the subjects of the requests by --subscribe")
     if additions.topics:
         if kind != "producer" or "projects" in role.settings:
             raise ConfigError("--topics: only a producer of all projects can have it; an operator may change topics")

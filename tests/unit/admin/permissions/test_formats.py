@@ -144,7 +144,12 @@ def test_mistyped_role_is_one_sentence(capsys):
         (("producer", "x", ["a"], None, Additions(topics=True)), ConfigError, "--topics: only a producer of all"),
         *(
             (("node", "online", [], None, Additions(publish=(wrong,))), ConfigError, "is not a subject of NATS: write")
-            for wrong in ("", "a b", "a..b", ".a", "a.", "a.>.b", "a.b*", '"a\nb')
+            for wrong in ("", "a b", "a..b", ".a", "a.", "a.>.b", "a.b*", '"a\nb', "a,b", "a.\x00", "a\x1b")
+        ),
+        (
+            ("node", "online", [], None, Additions(publish=("a",), answers=True)),
+            ConfigError,
+            "^--answer: name the subjects of the requests by --subscribe$",
         ),
     ],
 )
