@@ -79,7 +79,7 @@ class Gateway:
                 for _ in range(source.workers):
                     workers.create_task(self._work(source))
             for _ in range(DIRECT_WORKERS):
-                workers.create_task(self._work_directly(direct))
+                workers.create_task(self._work_directly(direct, settings.reply_prefix))
 
     async def _work(self, source: Source) -> None:
         async for held in self._ingress.messages(source):
@@ -97,10 +97,10 @@ class Gateway:
                 await held.deliver_later()
             self._report(held, error)
 
-    async def _work_directly(self, subscription: Subscription) -> None:
+    async def _work_directly(self, subscription: Subscription, reply_prefix: str) -> None:
         while True:
             try:
-                direct = Direct(await subscription.next_msg(None))
+                direct = Direct(await subscription.next_msg(None), reply_prefix)
             except (nats.errors.Error, OSError):
                 await asyncio.sleep(_DIRECT_AGAIN_S)
                 continue

@@ -85,10 +85,13 @@ class Held(Inbound):
 
 
 class Direct(Inbound):
-    """Data that nothing holds. The sender may wait for an answer, in the form of a stream's."""
+    """Data that nothing holds. The sender may wait for an answer, in the form of a stream's: it gets one on a reply
+    subject that begins with `reply_prefix`.
+    """
 
-    def __init__(self, message: Msg) -> None:
+    def __init__(self, message: Msg, reply_prefix: str) -> None:
         super().__init__(message.subject, message, f"direct-{uuid4()}")
+        self._reply_prefix = reply_prefix
 
     async def ack(self, receipt: Receipt | None) -> None:
         """Say that Evenlane has it."""
@@ -100,7 +103,7 @@ class Direct(Inbound):
         await self._answer({"error": {"code": code, "err_code": 0, "description": reason}})
 
     async def _answer(self, answer: dict[str, object]) -> None:
-        if self._message.reply:
+        if self._message.reply.startswith(self._reply_prefix):
             await self._message.respond(msgspec.json.encode(answer))
 
 

@@ -10,6 +10,11 @@ from typing import Any, NamedTuple, Self
 from evenlane import ConfigError
 from examples.iot.subjects import Subjects
 
+OPEN_INBOX = "_INBOX"
+SENDERS_INBOX = f"{OPEN_INBOX}.senders"
+"""The first words of the reply subjects of those that send data by NATS, where each user has reply subjects of its own.
+"""
+
 
 class Login(NamedTuple):
     """How the process logs in to NATS: as Evenlane in the same process does."""
@@ -86,6 +91,13 @@ class PlatformSettings:
             login=Login.of(environ),
             subjects=Subjects(**{name: template for name, template in given.items() if template is not None}),
         )
+
+    @property
+    def reply_prefix(self) -> str:
+        """What the reply subjects begin with that a gateway answers to: a sender can name any subject, and nats-server
+        doesn't check it. Where each user has reply subjects of its own, these are those of senders alone.
+        """
+        return f"{OPEN_INBOX}." if self.login.inbox == OPEN_INBOX else f"{SENDERS_INBOX}."
 
     @property
     def mqtt_address(self) -> tuple[str, int]:

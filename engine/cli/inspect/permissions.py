@@ -50,7 +50,13 @@ _Subscribe = Annotated[
     list[str] | None,
     typer.Option("--subscribe", metavar="SUBJECT", help="A subject to which it subscribes itself; repeatable."),
 ]
-_Answer = Annotated[bool, typer.Option("--answer", help="It answers requests on these subjects.")]
+_Answer = Annotated[
+    bool,
+    typer.Option(
+        "--answer",
+        help="It answers requests that it subscribes to, on any subject: whoever may send requests chooses it.",
+    ),
+]
 _Topics = Annotated[bool, typer.Option("--topics", help="A producer that creates and changes topics.")]
 
 

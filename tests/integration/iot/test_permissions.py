@@ -19,6 +19,7 @@ from evenlane.engine.runtime.embedded.child import guard
 from evenlane.engine.runtime.embedded.ports import free_port
 from evenlane.ring.hashing import partition_of
 from examples.iot.database import connect
+from examples.iot.ingress import CONTROL
 from examples.iot.messages import Answer
 from examples.iot.permissions import permissions
 from examples.iot.settings import PlatformSettings
@@ -52,13 +53,18 @@ def subject(name, project):
 
 @pytest.fixture
 async def servers(tmp_path):
-    """Logins for a gateway, a node, and a device of one project."""
+    """Logins for a gateway, a node, and for one project: a device, and a sender by NATS."""
     port = free_port()
-    device = f'{{ publish: "{subject("data", "acme")}", subscribe: {{ deny: ">" }} }}'
+    data = subject("data", "acme")
+    by_mqtt = f'permissions: {{ publish: "{data}", subscribe: {{ deny: ">" }} }}, allowed_connection_types: ["MQTT"]'
+    by_nats = f'permissions: {{ publish: "{data}", subscribe: "_INBOX.senders.sender.>" }}'
     made = GuardedServers(
         tmp_path,
         more=[role("gateway"), role("node")],
-        users=[f'{{ user: device, password: "{PASSWORD}", permissions: {device} }}'],
+        users=[
+            f'{{ user: device, password: "{PASSWORD}", {by_mqtt} }}',
+            f'{{ user: sender, password: "{PASSWORD}", {by_nats} }}',
+        ],
         mqtt_port=port,
     )
     await made.start()
@@ -103,15 +109,28 @@ def device(servers):
     return aiomqtt.Client(host, port, username="device", password=PASSWORD)
 
 
+def sender(servers):
+    """A program that sends data by NATS."""
+    return client(servers, "sender", inbox_prefix="_INBOX.senders.sender")
+
+
+def stored(folder):
+    connection = connect(folder / "iot.db")
+    try:
+        return {body for (body,) in connection.execute("SELECT body FROM data")}
+    finally:
+        connection.close()
+
+
 @asynccontextmanager
-async def client(servers, user):
+async def client(servers, user, **options):
     """nats-py as this user, and what the server denies it."""
     denied = []
 
     async def on_error(error):
         denied.append(str(error))
 
-    connection = await nats.connect(servers.nats.url, error_cb=on_error, **servers.login(user))
+    connection = await nats.connect(servers.nats.url, error_cb=on_error, **servers.login(user) | options)
     yield connection, denied
     await connection.close()
 
@@ -121,29 +140,55 @@ async def test_gateway_and_node_do_their_whole_job(servers, tmp_path):
     sends for another project.
     """
 
-    def stored():
-        connection = connect(tmp_path / "iot.db")
-        try:
-            return {body for (body,) in connection.execute("SELECT body FROM data")}
-        finally:
-            connection.close()
-
-    async with platform(servers, tmp_path), client(servers, ROOT) as (operator, _):
-        async with device(servers) as sender:
-            await sender.publish(to_topic(subject("data", "acme")), b"by mqtt", qos=1)
-        receipt = await operator.jetstream().publish(subject("data", "acme"), b"by nats")
+    async with platform(servers, tmp_path), client(servers, ROOT) as (operator, _), sender(servers) as (program, _):
+        async with device(servers) as mqtt:
+            await mqtt.publish(to_topic(subject("data", "acme")), b"by mqtt", qos=1)
+        receipt = await program.jetstream().publish(subject("data", "acme"), b"by nats")
         assert receipt.stream.startswith(f"LANES_{ENV}_")
-        await until(lambda: {b"by mqtt", b"by nats"} == stored())
+        await until(lambda: {b"by mqtt", b"by nats"} == stored(tmp_path))
         answers = await operator.subscribe(subject("response", "acme"))
         await operator.jetstream().publish(subject("close", "acme"), b"", stream="IOT")
         assert "closed" == msgspec.json.decode((await answers.next_msg(60)).data, type=Answer).state
         assert 0 == servers.count_in_nats_log(" Violation")
-        async with device(servers) as sender:
-            await sender.publish(to_topic(subject("data", "other")), b"for another project", qos=1)
+        async with device(servers) as mqtt:
+            await mqtt.publish(to_topic(subject("data", "other")), b"for another project", qos=1)
         await until(lambda: servers.count_in_nats_log(" Violation"))
-        async with device(servers) as sender:
-            await sender.publish(to_topic(subject("data", "acme")), b"the last", qos=1)
-    assert {b"by mqtt", b"by nats"} == stored()
+        async with device(servers) as mqtt:
+            await mqtt.publish(to_topic(subject("data", "acme")), b"the last", qos=1)
+    assert {b"by mqtt", b"by nats"} == stored(tmp_path)
+
+
+async def test_sender_makes_the_gateway_publish_nowhere_else(servers, tmp_path):
+    """P7, S1: whoever sends data by NATS chooses the reply subject. The gateway answers on those of senders alone."""
+    data, landed = subject("data", "acme"), []
+
+    async def on_landed(message):
+        landed.append(message.subject)
+
+    async with platform(servers, tmp_path), client(servers, ROOT) as (root, _), sender(servers) as (program, _):
+        for reply in REPLIES:
+            await root.subscribe(reply, cb=on_landed)
+        await root.flush()
+        for reply in REPLIES:
+            await program.publish(data, reply.encode(), reply=reply)
+        await until(lambda: {each.encode() for each in REPLIES} == stored(tmp_path))
+        await program.jetstream().publish(data, b"answered")
+        await root.flush()
+        assert [] == landed
+        assert 0 == servers.count_in_nats_log(" Violation")  # it doesn't even try
+
+
+async def test_device_that_logs_in_by_mqtt_alone_names_no_reply_subject(servers):
+    """P7, S1: the user of a device as the documentation has it can't log in by NATS, and MQTT has no reply subjects."""
+    data = subject("data", "acme")
+    with pytest.raises(nats.errors.Error):
+        await nats.connect(servers.nats.url, user="device", password=PASSWORD, allow_reconnect=False)
+    async with client(servers, ROOT) as (root, _), device(servers) as mqtt:
+        received = await root.subscribe(data)
+        await root.flush()
+        for qos in (0, 1, 2):
+            await mqtt.publish(to_topic(data), b"%d" % qos, qos=qos)
+            assert "" == (await received.next_msg(60)).reply
 
 
 FORBIDDEN = [
@@ -154,15 +199,23 @@ FORBIDDEN = [
     f"$JS.API.CONSUMER.MSG.NEXT.LANES_{ENV}_0.x", "$JS.API.CONSUMER.DELETE.$MQTT_msgs.gateways",
     "$JS.API.CONSUMER.CREATE.$MQTT_msgs.mine", "$JS.API.STREAM.CREATE.MINE", f"dead.{ENV}.acme",
     f"settled.{ENV}.lanes.0", f"shares.{ENV}.all", f"ask.{ENV}.drop.acme", f"meter.{ENV}.node", "_INBOX.node.x",
-    subject("data", "acme"), subject("close", "acme"),
+    subject("data", "acme"), subject("close", "acme"), "victim.injected", "_INBOX.x.y",
+]  # fmt: skip
+REPLIES = [
+    f"settled.{ENV}.lanes.0", f"dead.{ENV}.acme", "victim.injected", f"lanes.{ENV}.3.other.0.mid",
+    f"$JS.API.STREAM.CREATE.{CONTROL.stream}", subject("response", "other"), "_INBOX.node.x.y",
 ]  # fmt: skip
 
 
 async def test_gateway_reads_and_erases_nothing_else(servers):
-    """P7, S1: it takes the devices' messages, and reaches no message that is in Evenlane."""
-    async with client(servers, "gateway") as (gateway, denied):
+    """P7, S1: it takes the devices' messages, and reaches no message that is in Evenlane, also if it is asked to."""
+    async with client(servers, "gateway") as (gateway, denied), client(servers, ROOT) as (root, _):
+        asked = await gateway.subscribe(SUBJECTS.wildcard("data"))
+        await gateway.flush()
         for forbidden in FORBIDDEN:
-            before, _ = len(denied), await gateway.publish(forbidden, b"{}")
+            await root.publish(subject("data", "acme"), b"", reply=forbidden)
+            request = await asked.next_msg(60)
+            before, _ = len(denied), await request.respond(b"{}")
             await gateway.flush()
             await until(lambda: len(denied) > before, what=forbidden)  # noqa: B023 - called at once
         for pattern in (">", "_INBOX.>", "_INBOX.node.>", f"lanes.{ENV}.>", f"dead.{ENV}.>", "$MQTT.>", "$JS.API.>"):
