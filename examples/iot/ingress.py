@@ -24,6 +24,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from nats.js.errors import NotFoundError
 
 from evenlane import ConfigError, Receipt
+from evenlane.engine.store.jetstream.backend import nats_options
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import Subjects
 
@@ -127,7 +128,7 @@ class Ingress:
                 name=STREAM,
                 subjects=control,
                 retention=RetentionPolicy.WORK_QUEUE,
-                num_replicas=self._settings.replicas,
+                num_replicas=self._settings.evenlane.replicas,
             )
         )
         await self._open_mqtt()
@@ -157,7 +158,7 @@ class Ingress:
         try:
             await self._jetstream.stream_info(MQTT_STREAM)
         except NotFoundError:
-            login, (host, port) = self._settings.login, self._settings.mqtt_address
+            login, (host, port) = nats_options(self._settings.evenlane), self._settings.mqtt_address
             if login.creds_file is not None:
                 raise ConfigError(
                     f"nats-server has no stream {MQTT_STREAM} yet, and a gateway with credentials for NATS alone can't"
@@ -168,7 +169,7 @@ class Ingress:
                 port,
                 identifier="gateways",
                 username=login.user,
-                password=login.password() or None,
+                password=login.read_password() or None,
                 tls_context=login.tls(),
             ):
                 await self._jetstream.stream_info(MQTT_STREAM)

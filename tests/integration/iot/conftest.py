@@ -61,14 +61,14 @@ class Site:
 
     async def publish(self, subject: str, body: bytes) -> None:
         """Publish by NATS, as a program in another language does; return once it is acknowledged."""
-        client = await nats.connect(self.settings.nats)
+        client = await nats.connect(self.settings.evenlane.nats[0])
         await client.jetstream().publish(subject, body)
         await client.close()
 
     @asynccontextmanager
     async def answers(self, project: str) -> AsyncIterator[Callable[[], Awaitable[Answer]]]:
         """Listen to the answers about a project; yields a function that waits for the next one."""
-        client = await nats.connect(self.settings.nats)
+        client = await nats.connect(self.settings.evenlane.nats[0])
         subscription = await client.subscribe(self.subject("response", project))
         await client.flush()
 

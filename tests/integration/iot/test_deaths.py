@@ -87,7 +87,7 @@ async def is_draining(topics: Topics, project: str) -> bool:
 
 async def are_delivered(site) -> bool:
     """Whether gateways have got all messages, not acknowledged those of devices, and decided about the others."""
-    client = await nats.connect(site.settings.nats)
+    client = await nats.connect(site.settings.evenlane.nats[0])
     devices, others = [await client.jetstream().consumer_info(name, CONSUMER) for name in (MQTT_STREAM, STREAM)]
     await client.close()
     decided = others.num_ack_pending == 0 or others.num_redelivered > 0

@@ -18,7 +18,7 @@ DEEP = b'{"x": ' + b"[" * 100_000
 
 async def publish_raw(site, *lines: bytes) -> None:
     """Publish by NATS without a client that checks anything; return once the server has it."""
-    address = urlsplit(site.settings.nats)
+    address = urlsplit(site.settings.evenlane.nats[0])
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(b'CONNECT {"verbose": false, "headers": true}\r\n' + b"".join(lines) + b"PING\r\n")
     async with asyncio.timeout(60):
@@ -67,7 +67,7 @@ async def test_message_that_cant_be_read_stops_no_gateway(site):
 
 async def test_answer_that_cant_be_read_stops_no_operator(site):
     """Somebody publishes on the subject of answers while an operator waits for his."""
-    client = await nats.connect(site.settings.nats)
+    client = await nats.connect(site.settings.evenlane.nats[0])
 
     async def disturb() -> None:
         while True:
@@ -84,7 +84,7 @@ async def test_consumers_that_somebody_deletes_are_created_again(site):
     """No gateway is started again for it."""
     await site.device_sends("good", b'{"id": "before"}')
     await until(lambda: {"before"} == site.ids("good"))
-    client = await nats.connect(site.settings.nats)
+    client = await nats.connect(site.settings.evenlane.nats[0])
     for source in (MQTT, CONTROL):
         await client.jetstream().delete_consumer(source.stream, CONSUMER)
 
