@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import insort
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.ring.placement.assignment import NOBODY
-from evenlane.ring.placement.reach import reach
+from evenlane.ring.placement.reach import reach_change
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,12 +74,11 @@ class Gathering:
     def _steps(self, partition: int, other: int) -> Iterator[_Step]:
         """Steps that bring the partition to `other` and lower the reach."""
         made, node = self._made, self._made.owner[partition]
-        before = self._reach(node) + self._reach(other)
         for theirs in (NOBODY, *made.spots[other]) if other != node else ():
             cost = self._cost(partition, other) + self._cost(theirs, node)
             if cost > self._budget or not self._is_even(node, other, partition, theirs):
                 continue
-            change = self._reach(node, partition, theirs) + self._reach(other, theirs, partition) - before
+            change = self._change(node, partition, theirs) + self._change(other, theirs, partition)
             if change < 0:
                 gifts = ((partition, other), (theirs, node))
                 yield _Step(change, cost, gifts if theirs != NOBODY else gifts[:1])
@@ -101,10 +99,5 @@ class Gathering:
             return False
         return not any(made.strain(node, given, got)) and not any(made.strain(other, got, given))
 
-    def _reach(self, node: int, minus: int = NOBODY, plus: int = NOBODY) -> int:
-        spots = self._made.spots[node]
-        if minus != NOBODY or plus != NOBODY:
-            spots = [each for each in spots if each != minus]
-            if plus != NOBODY:
-                insort(spots, plus)
-        return reach(spots, self._partitions, self._nearby.width)
+    def _change(self, node: int, minus: int, plus: int) -> int:
+        return reach_change(self._made.spots[node], minus, plus, self._partitions, self._nearby.width)

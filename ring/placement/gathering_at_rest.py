@@ -1,34 +1,43 @@
-"""Brings neighbouring partitions together while nothing else happens: a few moves of a long way, worked out anew for
-each step.
+"""Brings neighbouring partitions together while nothing else happens, a few moves at a time.
 
-The way leads to the placement that a plan from nothing would make. Which node has which run of it is free, so the nodes
-are matched to the runs such that most partitions stay.
+Each step computes its target anew: the placement that a plan from nothing would make. Which node has which run of
+partitions in it is free, so the nodes are matched to the runs such that most partitions stay.
 """
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import Counter
+from heapq import merge
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.ring.placement.assignment import NOBODY
-from evenlane.ring.placement.reach import reach, window_width
+from evenlane.ring.placement.reach import reach, reach_change, window_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from evenlane.ring.placement.assignment import Assignment
 
-_WORTH = 10  # a move must lower the reach by a tenth of a window's width, on average over the whole way
+_GAIN_PER_MOVE = 10  # a move must lower the reach by a tenth of a window's width, on average over all remaining moves
+_MOST_EXAMINED = 20_000  # candidates per step, in about half a second
 
 
-class _Step(NamedTuple):
-    """An exchange with another node; the least is the best."""
+class _Candidate(NamedTuple):
+    """An exchange of a node with another one. The least bound is examined first."""
 
-    rank: float  # the change of the reach, minus half a window for each partition that comes to its target, per move
+    bound: float  # its rank isn't less
     got: int  # partition, or NOBODY
     given: int
     other: int  # node
+
+
+class _Exchange(NamedTuple):
+    """An exchange that is allowed; the least is the best."""
+
+    rank: float  # the change of the reach, minus half a window for each partition that comes to its target, per move
+    got: int
+    given: int
+    other: int
     change: int  # of the reach of the two nodes
 
 
@@ -38,7 +47,7 @@ class GatheringAtRest:
 
     Invariants: the sum of the nodes' reach falls with each node that is worked on, so repeated calls end, whatever
     the targets are. Each exchange leaves its two nodes within their bounds. `moves` counts partitions, those that move
-    twice too.
+    twice too. `_left` candidates may still be examined: a count, since with a clock two leaders would plan differently.
     """
 
     def __init__(self, made: Assignment, target: Sequence[int], most: int) -> None:
@@ -51,6 +60,7 @@ class GatheringAtRest:
             if made.owner[partition] != node:
                 self._missing[node].append(partition)
         self._most = most
+        self._left = _MOST_EXAMINED
         self.moves = 0
 
     def run(self) -> None:
@@ -59,24 +69,26 @@ class GatheringAtRest:
             return
         incomplete = (node for node in self._made.nodes if self._missing[node])
         for node in sorted(incomplete, key=lambda node: (len(self._missing[node]), node)):
+            if self.moves >= self._most or self._left <= 0:
+                return
             self._complete(node)
 
     def _is_worthwhile(self) -> bool:
-        """Whether the way is worth its moves. After a join, say, half of all partitions would move for little."""
+        """Whether the gain per move is high enough. After a join, say, half of all partitions would move for little."""
         present = sum(self._reach(spots) for spots in self._made.spots)
         spots: list[list[int]] = [[] for _ in self._made.nodes]
         for partition, node in enumerate(self._target):
             spots[node].append(partition)
         gain = present - sum(map(self._reach, spots))
-        return gain * _WORTH >= self._width * sum(map(len, self._missing)) > 0
+        return gain * _GAIN_PER_MOVE >= self._width * sum(map(len, self._missing)) > 0
 
     def _complete(self, node: int) -> None:
         """Exchange partitions until the node has its run, or `most` is reached; undo it if the reach hasn't fallen."""
         undo: list[tuple[int, int]] = []
         change = 0
-        while step := min(self._steps(node, self._most - self.moves - len(undo)), default=None):
-            change += step.change
-            for partition, giver, taker in ((step.got, step.other, node), (step.given, node, step.other)):
+        while found := self._find_best(node, self._most - self.moves - len(undo)):
+            change += found.change
+            for partition, giver, taker in ((found.got, found.other, node), (found.given, node, found.other)):
                 if partition != NOBODY:
                     undo.append((partition, giver))
                     self._made.give(partition, taker)
@@ -86,32 +98,64 @@ class GatheringAtRest:
         for partition, giver in reversed(undo):
             self._made.give(partition, giver)
 
-    def _steps(self, node: int, most: int) -> Iterator[_Step]:
-        """Exchanges by which the node gets a partition of its run, or gives one that isn't of it; of `most` moves."""
+    def _find_best(self, node: int, most: int) -> _Exchange | None:
+        """The best exchange by which the node gets a partition of its run, or gives one that isn't of it; of `most`
+        moves.
+        """
+        best: _Exchange | None = None
+        for candidate in merge(*self._list_candidates(node, most)):
+            if self._left <= 0 or (best is not None and candidate.bound >= best.rank):
+                break
+            self._left -= 1
+            exchange = self._examine(node, candidate)
+            if exchange is not None and (best is None or exchange < best):
+                best = exchange
+        return best
+
+    def _examine(self, node: int, candidate: _Candidate) -> _Exchange | None:
+        """The exchange, or None if it would break a bound."""
+        made, (_, got, given, other) = self._made, candidate
+        if any(made.strain(node, given, got)) or any(made.strain(other, got, given)):
+            return None
+        change = self._change(node, given, got) + self._change(other, got, given)
+        arrived = (got != NOBODY) + (given != NOBODY and self._target[given] == other)
+        moves = (got != NOBODY) + (given != NOBODY)
+        return _Exchange((change - arrived * self._width / 2) / moves, got, given, other, change)
+
+    def _list_candidates(self, node: int, most: int) -> Iterator[Iterable[_Candidate]]:
+        """Candidates of up to `most` moves in several sequences, each in rising order.
+
+        The bound of a swap leaves out how the two partitions affect one another, and what the given one adds to the
+        other node: both only make the rank greater, since reach counts windows.
+        """
         made, target = self._made, self._target
-        missing = [partition for partition in self._missing[node] if made.owner[partition] != node]
-        surplus = [partition for partition in made.spots[node] if target[partition] != node]
-        pairs = [(got, given, made.owner[got]) for got in missing for given in (NOBODY, *surplus)]
-        pairs += [(NOBODY, given, target[given]) for given in surplus]
-        before = {other: self._reach(made.spots[other]) for other in {node, *(pair[2] for pair in pairs)}}
-        for got, given, other in pairs:
-            moves = (got != NOBODY) + (given != NOBODY)
-            if moves > most or not self._is_allowed(node, other, given, got):
-                continue
-            after = self._reach_after(node, given, got) + self._reach_after(other, got, given)
-            change = after - before[node] - before[other]
-            arrived = (got != NOBODY) + (given != NOBODY and target[given] == other)
-            yield _Step((change - arrived * self._width / 2) / moves, got, given, other, change)
+        missing = [each for each in self._missing[node] if made.owner[each] != node]
+        surplus = [each for each in made.spots[node] if target[each] != node]
+        got = {each: self._change(node, NOBODY, each) + self._change(made.owner[each], each, NOBODY) for each in missing}
+        given = sorted((self._change(node, each, NOBODY), each) for each in surplus)
+        self._left -= len(got) + len(given)
+        half = self._width / 2
+        if most >= 1:
+            yield sorted(_Candidate(change - half, each, NOBODY, made.owner[each]) for each, change in got.items())
+            yield sorted(
+                _Candidate(change + self._change(target[each], NOBODY, each) - half, NOBODY, each, target[each])
+                for change, each in given
+            )
+        if most >= 2:
+            by_target: dict[int, list[tuple[int, int]]] = {}
+            for item in given:
+                by_target.setdefault(target[item[1]], []).append(item)
+            for each, change in got.items():
+                yield self._list_swaps(each, change - 2 * half, by_target.get(made.owner[each], ()))
+                yield self._list_swaps(each, change - half, given)
 
-    def _is_allowed(self, node: int, other: int, given: int, got: int) -> bool:
-        made = self._made
-        return not any(made.strain(node, given, got)) and not any(made.strain(other, got, given))
+    def _list_swaps(self, got: int, change: float, given: Iterable[tuple[int, int]]) -> Iterator[_Candidate]:
+        other = self._made.owner[got]
+        for more, partition in given:
+            yield _Candidate((change + more) / 2, got, partition, other)
 
-    def _reach_after(self, node: int, minus: int, plus: int) -> int:
-        spots = [each for each in self._made.spots[node] if each != minus]
-        if plus != NOBODY:
-            insort(spots, plus)
-        return self._reach(spots)
+    def _change(self, node: int, minus: int, plus: int) -> int:
+        return reach_change(self._made.spots[node], minus, plus, self._partitions, self._width)
 
     def _reach(self, spots: Sequence[int]) -> int:
         return reach(spots, self._partitions, self._width)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from evenlane.ring.placement.assignment import NOBODY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,11 +33,35 @@ def reach(spots: Sequence[int], partitions: int, width: int) -> int:
     return total
 
 
-def added_reach(spots: Sequence[int], partition: int, partitions: int, width: int) -> int:
-    """By how much the reach grows if the node gets one more partition."""
-    if not spots:
+def added_reach(spots: Sequence[int], partition: int, partitions: int, width: int, *, without: int = NOBODY) -> int:
+    """By how much the reach grows if the node gets one more partition, once it has given `without` away."""
+    count = len(spots)
+    if count <= (without != NOBODY):
         return width
     at = bisect_left(spots, partition)
-    below = (partition - spots[at - 1]) % partitions
-    above = (spots[at % len(spots)] - partition) % partitions
+    lower, upper = spots[at - 1], spots[at % count]
+    if lower == without:
+        lower = spots[at - 2]
+    elif upper == without:
+        upper = spots[(at + 1) % count]
+    return _within((partition - lower) % partitions, (upper - partition) % partitions, width)
+
+
+def removed_reach(spots: Sequence[int], partition: int, partitions: int, width: int) -> int:
+    """By how much the reach falls if the node gives one of its partitions away."""
+    count = len(spots)
+    if count == 1:
+        return width
+    at = bisect_left(spots, partition)
+    return _within((partition - spots[at - 1]) % partitions, (spots[(at + 1) % count] - partition) % partitions, width)
+
+
+def reach_change(spots: Sequence[int], minus: int, plus: int, partitions: int, width: int) -> int:
+    """The change of the reach if the node gives `minus` away and gets `plus`; each may be NOBODY."""
+    change = added_reach(spots, plus, partitions, width, without=minus) if plus != NOBODY else 0
+    return change - removed_reach(spots, minus, partitions, width) if minus != NOBODY else change
+
+
+def _within(below: int, above: int, width: int) -> int:
+    """What a partition adds to the reach between its two neighbours."""
     return min(below, width) + min(above, width) - min(below + above, width)

@@ -89,6 +89,17 @@ def test_each_step_keeps_the_load_even(case):
     assert count_touched(plan) <= 1.3 * count_touched(place(nodes, loads, {}))
 
 
+def test_many_partitions_per_node_are_gathered():
+    """P13: 42 of them, dealt in turn. Each step has about 1,800 swaps of each node to choose from."""
+    loads = [1.0 + (number * 7919 % 13) / 13 for number in range(256)]
+    plan = place(NODES[:6], loads, {number: NODES[number % 6] for number in range(256)})
+    for step in steps_of(NODES[:6], loads, plan):
+        assert 0 < count_moves(plan, step) <= 256 // 6
+        assert count_touched(step) < count_touched(plan)
+        plan = step
+    assert count_touched(plan) <= 1.05 * count_touched(place(NODES[:6], loads, {}))
+
+
 @given(scattered(any_loads), st.randoms())
 @settings(max_examples=40, deadline=None)
 def test_step_depends_on_the_facts_alone(case, chance):
