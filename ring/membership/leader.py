@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.ring.membership.readers import place_on_readers
 from evenlane.ring.membership.records import NodeRecord
 from evenlane.ring.membership.rest import Rest
+from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -89,9 +90,9 @@ class Leader:
         return sorted(name for name, record in self._nodes.items() if record.is_fit)
 
     @property
-    def zones(self) -> dict[str, str]:
-        """The zone of each node; empty if it isn't set."""
-        return {name: record.zone for name, record in self._nodes.items()}
+    def placement_nodes(self) -> list[PlacementNode]:
+        """The same nodes, with their zones."""
+        return [PlacementNode(name, self._nodes[name].zone) for name in self.fit]
 
     # ---- facts
 
@@ -174,13 +175,13 @@ class Leader:
         planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
         return {p: name for p, name in self._owners.items() if p not in planned} | planned
 
-    def placement_input(self) -> tuple[list[str], dict[int, str]]:
-        """The facts to place by: `fit` and `present`. Later changes make another plan due."""
+    def placement_input(self) -> tuple[list[PlacementNode], dict[int, str]]:
+        """The facts to place by: `placement_nodes` and `present`. Later changes make another plan due."""
         self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
-        return self.fit, self.present
+        return self.placement_nodes, self.present
 
     def draft(self, placement: Sequence[str | None], *, gathers: bool = False) -> Draft | None:
-        """The plan that carries out `placement` (made from `placement_input`, or from `fit` and `present` if it
+        """The plan that carries out `placement` (made from `placement_input`, or from the same facts if it
         `gathers`); None if no key has to change. Nodes that have come or gone since are left to the next plan.
 
         Without any fit node, the partitions of living nodes stay where they are: moving them would help nobody.
@@ -219,7 +220,7 @@ class Leader:
             self._plans.pop(name, None)
         self._owners = {}
         if draft.gathers:
-            self.rest.wait(now)
+            self.rest.step(now)
         else:
             self.rest.disturb(now)
         if self._spoilt:

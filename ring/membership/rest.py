@@ -11,20 +11,34 @@ STEP_NS = 30 * _SECOND
 """Between two steps. The partitions of a step move in 4 s or so, in up to 16 s if their new owners open slowly."""
 
 
+def most_steps(nodes: int) -> int:
+    """The steps after which gathering stops: a strategy that needs more may never end. `bounded-ring` needs about one
+    per node.
+    """
+    return 4 * nodes
+
+
 @dataclass
 class Rest:
     """Times are monotonic ns. `due` is the time of the next step; None: there is nothing to gather until something
-    changes.
+    changes. `steps` counts those since the last disturbance.
     """
 
     due: int | None = None
+    steps: int = 0
 
     def disturb(self, now: int) -> None:
         """A node has come or gone, or partitions move for another reason."""
         self.due = now + REST_NS
+        self.steps = 0
+
+    def step(self, now: int) -> None:
+        """A step was made."""
+        self.due = now + STEP_NS
+        self.steps += 1
 
     def wait(self, now: int) -> None:
-        """A step was made, or the last one isn't over."""
+        """The last step isn't over."""
         self.due = now + STEP_NS
 
     def end(self) -> None:

@@ -131,7 +131,9 @@ class GatheringAtRest:
         made, target = self._made, self._target
         missing = [each for each in self._missing[node] if made.owner[each] != node]
         surplus = [each for each in made.spots[node] if target[each] != node]
-        got = {each: self._change(node, NOBODY, each) + self._change(made.owner[each], each, NOBODY) for each in missing}
+        got = {
+            each: self._change(node, NOBODY, each) + self._change(made.owner[each], each, NOBODY) for each in missing
+        }
         given = sorted((self._change(node, each, NOBODY), each) for each in surplus)
         self._left -= len(got) + len(given)
         half = self._width / 2

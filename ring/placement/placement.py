@@ -52,19 +52,30 @@ def gather(
     """One step towards a placement whose neighbouring partitions are together, from `present`, in which each partition
     has one of `nodes`. None if there is nothing to gather, or if the strategy doesn't do it.
 
-    A step moves up to P / N partitions, as a join does. Repeated steps come to an end. Raises like `place`.
+    A step moves up to P / N partitions, as a join does. Repeated steps come to an end unless the strategy has a defect.
+    Raises like `place`; PlacementError, too, if a step moves more, or if the strategy moves partitions although nothing
+    has changed.
     """
     known = _by_name(nodes)
     before = [present.get(partition) for partition in range(len(loads))]
     if not known.keys() >= set(before):
         return None
+    stayed = place(known.values(), loads, present, strategy, layout)
+    if moved := _count_moves(before, stayed):
+        raise PlacementError(f"the placement strategy moves partitions ({moved:,}) although nothing has changed")
     most = max(2, len(loads) // max(1, len(known)))
     request = PlacementRequest(
         nodes=list(known.values()), loads=loads, present=present, layout=layout, gather_moves=most
     )
     after = _check(_carry_out(strategy, request), known, len(loads))
-    moved = sum(one != other for one, other in zip(before, after, strict=True))
-    return list(after) if 0 < moved <= most else None
+    moved = _count_moves(before, after)
+    if moved > most:
+        raise PlacementError(f"the placement strategy moves more partitions ({moved:,}) than `gather_moves` ({most:,})")
+    return list(after) if moved else None
+
+
+def _count_moves(before: Sequence[str | None], after: Sequence[str | None]) -> int:
+    return sum(one != other for one, other in zip(before, after, strict=True))
 
 
 def _by_name(nodes: Iterable[PlacementNode | str]) -> dict[str, PlacementNode]:

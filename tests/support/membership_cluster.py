@@ -39,6 +39,7 @@ class Client(MemoryCoordination):
         self.waiting = 0
         self.late: dict[str, asyncio.Event] = {}
         """Transactions on these keys wait before they are carried out."""
+        self.delayed = 0
         self.deaf = False
         """Its watches receive nothing."""
 
@@ -58,6 +59,7 @@ class Client(MemoryCoordination):
         about = [each.key for each in (*compare, *then)]
         for each in about:
             if (gate := self.late.get(_word(each))) is not None:
+                self.delayed += 1
                 await gate.wait()
         result = await super().txn(compare, then, otherwise)
         if any(_word(each) in self.lose for each in about):

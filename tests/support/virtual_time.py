@@ -8,6 +8,8 @@ from functools import wraps
 from random import Random
 from typing import Any
 
+import structlog
+
 from tests.simulation import surroundings
 from tests.simulation.loop import SimLoop
 
@@ -23,12 +25,17 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
     def run(*given: Any, **named: Any) -> None:
         failures: list[object] = []
         loop = _Loop(Random(1), lambda what, error: failures.append(error or what))
-        given_time = surroundings.of(1, lambda: loop.now, lambda *_: None, quiet=True)
+        given_time = surroundings.of(1, lambda: loop.now, _pass_on, quiet=True)
         with surroundings.replaced(), given_time, _monotonic(loop.time):
             loop.run(test(*given, **named))
         assert [] == failures
 
     return run
+
+
+def _pass_on(level: str, event: str, fields: dict[str, Any]) -> None:
+    """Errors of the product, for `structlog.testing.capture_logs`."""
+    getattr(structlog.get_logger(), level)(event, **fields)
 
 
 class _Loop(SimLoop):

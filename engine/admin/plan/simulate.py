@@ -16,10 +16,10 @@ from evenlane.engine.control.placement import load_strategy
 from evenlane.engine.errors import ConfigError
 from evenlane.quota.topics.topic import TopicSpec, complete
 from evenlane.ring.hashing import Layout, partition_of
-from evenlane.ring.membership.rest import REST_NS, STEP_NS
+from evenlane.ring.membership.rest import REST_NS, STEP_NS, most_steps
 from evenlane.ring.placement.bounds import FINE
 from evenlane.ring.placement.load import Demand, partition_loads
-from evenlane.ring.placement.placement import gather, place
+from evenlane.ring.placement.placement import PlacementError, gather, place
 from evenlane.ring.placement.preference import preference
 from evenlane.ring.placement.strategy import PlacementNode
 
@@ -150,10 +150,17 @@ def _restart(plan: Plan, names: Sequence[str], all_demands: Sequence[Demand], fl
 
 
 def _gather(plan: Plan, names: Sequence[str], all_demands: Sequence[Demand], fleet: Fleet) -> dict[str, Any]:
-    """Take the leader's steps at rest until there is none. `worst_max_over_mean` is that of the worst step."""
-    loads, strategy = partition_loads(all_demands, fleet.partitions), load_strategy(fleet.strategy)
-    nodes, moved, evenness = _in_zones(names, fleet), [], [_evenness(names, plan, loads)]
-    while (step := gather(nodes, loads, _present(plan), strategy, fleet.layout)) is not None:
+    """Take the leader's steps at rest until there is none. `worst_max_over_mean` is that of the worst step. Raises
+    ConfigError if the strategy has a defect.
+    """
+    loads = partition_loads(all_demands, fleet.partitions)
+    nodes, evenness = _in_zones(names, fleet), [_evenness(names, plan, loads)]
+    moved: list[int] = []
+    while (step := _step(plan, nodes, loads, fleet)) is not None:
+        if len(moved) >= most_steps(len(names)):
+            raise ConfigError(
+                f"--strategy {fleet.strategy} has a defect: gathering hasn't ended after {len(moved):,} steps"
+            )
         moved.append(_count_moves(plan, step))
         plan = step
         evenness.append(_evenness(names, plan, loads))
@@ -164,6 +171,13 @@ def _gather(plan: Plan, names: Sequence[str], all_demands: Sequence[Demand], fle
         "blast_radius": _compute_blast_radius(all_demands, plan, len(names)),
         "zone_share": _compute_zone_share(all_demands, plan, fleet),
     }  # fmt: skip
+
+
+def _step(plan: Plan, nodes: Sequence[PlacementNode], loads: Sequence[float], fleet: Fleet) -> Plan | None:
+    try:
+        return gather(nodes, loads, _present(plan), load_strategy(fleet.strategy), fleet.layout)
+    except PlacementError as error:
+        raise ConfigError(f"--strategy {fleet.strategy} has a defect: {error}") from error
 
 
 def _count_moves(before: Plan, after: Plan) -> int:

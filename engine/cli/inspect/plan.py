@@ -109,8 +109,8 @@ def simulate(
     Shows how even the load is (the most loaded node against the mean), how many partitions a change moves against the
     fewest possible, how many nodes work for one project, and how long one plan takes to compute. With --zones, also how
     much of a project is in one zone. With --restart, all nodes leave and come back one after another; the rows
-    GATHERED have the figures once the leader has brought neighbouring partitions together. Of 300 nodes, that takes two
-    minutes.
+    GATHERED have the figures once the leader has brought neighbouring partitions together. For 300 nodes, the command
+    then runs for about two minutes.
 
     Example:
       evenlane plan simulate --nodes 8 --projects 3000

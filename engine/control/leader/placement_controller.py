@@ -11,13 +11,12 @@ import structlog
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
+from evenlane.engine.control.leader.gatherer import Gatherer
 from evenlane.engine.control.leader.handler_differences import HandlerDifferences
-from evenlane.engine.control.leader.plan_check import is_carried_out
 from evenlane.engine.control.leader.plan_computer import PlanComputer
 from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKey
 from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
-from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
@@ -70,6 +69,7 @@ class PlacementController:
         self._records = records
         self._partitions = cluster_config.partitions
         self._computer = PlanComputer(cluster_config, topic_cache, strategy, tuning.much)
+        self._gatherer = Gatherer(coordination, env, records, self._computer, strategy[0])
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
         self._too_many = False
         self._differences = HandlerDifferences()
@@ -206,38 +206,14 @@ class PlacementController:
             due, gathering_due = self._leader.due(), self._leader.gathering_due()
             if due is not None and due <= now_ns():
                 nodes, present = self._leader.placement_input()
-                draft = self._leader.draft(await self._computer.place(self._in_zones(nodes), present))
+                draft = self._leader.draft(await self._computer.place(nodes, present))
             elif gathering_due is not None and gathering_due <= now_ns():
-                draft = await self._gather()
+                draft = await self._gatherer.draft(self._leader)
             else:
                 await self._pause(gathering_due if due is None else due)
                 continue
             if draft is not None and not await self._write(draft, fence):
                 return
-
-    async def _gather(self) -> Draft | None:
-        """A step that brings neighbouring partitions together, if the last plan is carried out and nothing has changed
-        meanwhile.
-        """
-        nodes, present = self._leader.fit, self._leader.present
-        try:
-            is_over = await is_carried_out(self._coordination, self._env, self._records, present)
-        except CoordinationError:  # gathering can wait, and needn't end the term
-            is_over = False
-        placement = await self._computer.gather(self._in_zones(nodes), present) if is_over else None
-        if not self._leader.is_at_rest:
-            return None
-        if not is_over:
-            self._leader.rest.wait(now_ns())
-            return None
-        draft = self._leader.draft(placement, gathers=True) if placement is not None else None
-        if draft is None:
-            self._leader.rest.end()
-        return draft
-
-    def _in_zones(self, nodes: list[str]) -> list[PlacementNode]:
-        zones = self._leader.zones
-        return [PlacementNode(name, zones[name]) for name in nodes]
 
     async def _pause(self, due: int | None) -> None:
         self._wake.clear()

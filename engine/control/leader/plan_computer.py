@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
+    from evenlane.ring.hashing import Layout
     from evenlane.ring.placement.strategy import PlacementNode, PlacementStrategy
 
     T = TypeVar("T")
@@ -52,33 +53,30 @@ class PlanComputer:
         owner.
         """
 
-        def compute(loads: list[float]) -> list[str | None]:
-            try:
-                return place(nodes, loads, present, self._strategy, self._layout)
-            except PlacementError as error:
-                _log.error(
-                    "placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=str(error)
-                )
-                return place(nodes, loads, present, layout=self._layout)
+        def place_built_in(loads: list[float], error: str) -> list[str | None]:
+            _log.error("placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=error)
+            return place(nodes, loads, present, layout=self._layout)
 
-        return await self._compute(compute, len(nodes))
+        return await self._compute(place, place_built_in, nodes, present)
 
     async def gather(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None] | None:
         """One step of gathering at rest; None if there is none, or if the strategy fails."""
 
-        def compute(loads: list[float]) -> list[str | None] | None:
-            try:
-                return gather(nodes, loads, present, self._strategy, self._layout)
-            except PlacementError as error:
-                _log.error(
-                    "placement strategy failed, so partitions aren't gathered", strategy=self._strategy_name,
-                    error=str(error),
-                )  # fmt: skip
-                return None
+        def leave(_loads: list[float], error: str) -> None:
+            _log.error(
+                "placement strategy failed, so partitions aren't gathered", strategy=self._strategy_name, error=error
+            )
 
-        return await self._compute(compute, len(nodes))
+        return await self._compute(gather, leave, nodes, present)
 
-    async def _compute(self, compute: Callable[[list[float]], T], nodes: int) -> T:
+    async def _compute(
+        self,
+        compute: Callable[[list[PlacementNode], list[float], dict[int, str], PlacementStrategy, Layout], T],
+        replace: Callable[[list[float], str], T],
+        nodes: list[PlacementNode],
+        present: dict[int, str],
+    ) -> T:
+        """What `compute` returns; if the strategy fails, what `replace` returns for the loads and the error's text."""
         topics, changes = self._topic_cache.all(), self._changes
 
         def with_loads() -> tuple[list[float], T]:
@@ -89,9 +87,12 @@ class PlanComputer:
                     for name, t in topics.items()
                 )
                 loads = partition_loads(demands, self._partitions)
-            return loads, compute(loads)
+            try:
+                return loads, compute(nodes, loads, present, self._strategy, self._layout)
+            except PlacementError as error:
+                return loads, replace(loads, str(error))
 
-        much = max(nodes * self._partitions, len(topics)) > self._much
+        much = max(len(nodes) * self._partitions, len(topics)) > self._much
         self._loads, computed = await asyncio.to_thread(with_loads) if much else with_loads()
         self._loads_of = changes
         return computed

@@ -27,6 +27,16 @@ def test_steps_follow_one_another():
     assert REST_NS + STEP_NS == leader.gathering_due()
 
 
+def test_steps_are_counted_until_the_next_disturbance():
+    """C2: so that a strategy without an end is stopped."""
+    leader = settled()
+    gather(leader, REST_NS)
+    leader.rest.wait(REST_NS + STEP_NS)
+    assert 1 == leader.rest.steps
+    leader.on_node_gone("b", 7)
+    assert 0 == leader.rest.steps
+
+
 def test_nothing_is_due_once_all_is_gathered():
     leader = settled()
     leader.rest.end()

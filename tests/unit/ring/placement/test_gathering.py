@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -184,9 +185,27 @@ def move_all(request):
     return [NODES[(number + bool(request.gather_moves)) % 7] for number in range(70)]
 
 
-@pytest.mark.parametrize("strategy", [ungathered, move_all, place_in_turn])
+def move_always(request):
+    return [NODES[(NODES.index(request.present.get(number, NODES[0])) + 1) % 7] for number in range(70)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sentence"),
+    [
+        (move_all, "moves more partitions (70) than `gather_moves` (10)"),
+        (move_always, "moves partitions (70) although nothing has changed"),
+    ],
+)
+def test_step_of_a_defective_strategy_is_refused(strategy, sentence):
+    """C2."""
+    plan = place(NODES[:7], [1.0] * 70, {}, strategy)
+    with pytest.raises(PlacementError, match=re.escape(sentence)):
+        gather(NODES[:7], [1.0] * 70, dict(enumerate(plan)), strategy)
+
+
+@pytest.mark.parametrize("strategy", [ungathered, place_in_turn])
 def test_strategy_need_not_gather(strategy):
-    """C2: one that passes over `gather_moves` moves nothing, and one that moves more isn't followed."""
+    """C2: one that passes over `gather_moves` moves nothing."""
     plan = place(NODES[:7], [1.0] * 70, {}, strategy)
     assert None is gather(NODES[:7], [1.0] * 70, dict(enumerate(plan)), strategy)
 
