@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.ring.membership.readers import place_on_readers
 from evenlane.ring.membership.records import NodeRecord
 from evenlane.ring.membership.rest import Rest
-from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -90,9 +89,9 @@ class Leader:
         return sorted(name for name, record in self._nodes.items() if record.is_fit)
 
     @property
-    def placement_nodes(self) -> list[PlacementNode]:
-        """The same nodes, with their zones."""
-        return [PlacementNode(name, self._nodes[name].zone) for name in self.fit]
+    def placement_nodes(self) -> list[tuple[str, str]]:
+        """The same nodes, each with its zone; empty if it isn't set."""
+        return [(name, self._nodes[name].zone) for name in self.fit]
 
     # ---- facts
 
@@ -175,7 +174,7 @@ class Leader:
         planned = {p: name for name, plan in self._plans.items() for p in plan if 0 <= p < self.partitions}
         return {p: name for p, name in self._owners.items() if p not in planned} | planned
 
-    def placement_input(self) -> tuple[list[PlacementNode], dict[int, str]]:
+    def placement_input(self) -> tuple[list[tuple[str, str]], dict[int, str]]:
         """The facts to place by: `placement_nodes` and `present`. Later changes make another plan due."""
         self._nodes_due = self._nodes_since = self._loads_due = self._loads_since = None
         return self.placement_nodes, self.present

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenlane.ring.placement.assignment import Assignment
 
 _GAIN_PER_MOVE = 10  # a move must lower the reach by a tenth of a window's width, on average over all remaining moves
-_MOST_EXAMINED = 20_000  # candidates per step, in about half a second
+_MOST_EXAMINED = 20_000  # candidates per step
 
 
 class _Candidate(NamedTuple):
@@ -65,7 +65,7 @@ class GatheringAtRest:
 
     def run(self) -> None:
         """Complete runs, those with the fewest missing partitions first, until `most` partitions have moved."""
-        if not self._is_worthwhile():
+        if not self._gains_enough():
             return
         incomplete = (node for node in self._made.nodes if self._missing[node])
         for node in sorted(incomplete, key=lambda node: (len(self._missing[node]), node)):
@@ -73,7 +73,7 @@ class GatheringAtRest:
                 return
             self._complete(node)
 
-    def _is_worthwhile(self) -> bool:
+    def _gains_enough(self) -> bool:
         """Whether the gain per move is high enough. After a join, say, half of all partitions would move for little."""
         present = sum(self._reach(spots) for spots in self._made.spots)
         spots: list[list[int]] = [[] for _ in self._made.nodes]

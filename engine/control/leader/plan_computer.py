@@ -9,15 +9,16 @@ import structlog
 
 from evenlane.ring.placement.load import Demand, partition_loads
 from evenlane.ring.placement.placement import PlacementError, gather, place
+from evenlane.ring.placement.strategy import PlacementNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import TypeVar
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.topics.topic_cache import TopicCache
     from evenlane.ring.hashing import Layout
-    from evenlane.ring.placement.strategy import PlacementNode, PlacementStrategy
+    from evenlane.ring.placement.strategy import PlacementStrategy
 
     T = TypeVar("T")
 
@@ -48,18 +49,18 @@ class PlanComputer:
     def on_topic_change(self) -> None:
         self._changes += 1
 
-    async def place(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None]:
-        """The placement by the strategy; if it fails, by the built-in one, so that no partition stays without an
-        owner.
+    async def place(self, nodes: Sequence[tuple[str, str]], present: dict[int, str]) -> list[str | None]:
+        """The placement on `nodes` (name, zone) by the strategy; if it fails, by the built-in one, so that no partition
+        stays without an owner.
         """
 
         def place_built_in(loads: list[float], error: str) -> list[str | None]:
             _log.error("placement strategy failed, so bounded-ring places", strategy=self._strategy_name, error=error)
-            return place(nodes, loads, present, layout=self._layout)
+            return place(_placement_nodes(nodes), loads, present, layout=self._layout)
 
         return await self._compute(place, place_built_in, nodes, present)
 
-    async def gather(self, nodes: list[PlacementNode], present: dict[int, str]) -> list[str | None] | None:
+    async def gather(self, nodes: Sequence[tuple[str, str]], present: dict[int, str]) -> list[str | None] | None:
         """One step of gathering at rest; None if there is none, or if the strategy fails."""
 
         def leave(_loads: list[float], error: str) -> None:
@@ -73,7 +74,7 @@ class PlanComputer:
         self,
         compute: Callable[[list[PlacementNode], list[float], dict[int, str], PlacementStrategy, Layout], T],
         replace: Callable[[list[float], str], T],
-        nodes: list[PlacementNode],
+        nodes: Sequence[tuple[str, str]],
         present: dict[int, str],
     ) -> T:
         """What `compute` returns; if the strategy fails, what `replace` returns for the loads and the error's text."""
@@ -88,7 +89,7 @@ class PlanComputer:
                 )
                 loads = partition_loads(demands, self._partitions)
             try:
-                return loads, compute(nodes, loads, present, self._strategy, self._layout)
+                return loads, compute(_placement_nodes(nodes), loads, present, self._strategy, self._layout)
             except PlacementError as error:
                 return loads, replace(loads, str(error))
 
@@ -96,3 +97,7 @@ class PlanComputer:
         self._loads, computed = await asyncio.to_thread(with_loads) if much else with_loads()
         self._loads_of = changes
         return computed
+
+
+def _placement_nodes(nodes: Sequence[tuple[str, str]]) -> list[PlacementNode]:
+    return [PlacementNode(name, zone) for name, zone in nodes]

@@ -81,7 +81,7 @@ def test_run_that_costs_more_than_it_gains_is_left(seed):
 @given(scattered(even_loads))
 @settings(max_examples=15, deadline=None)
 def test_each_step_keeps_the_load_even(case):
-    """P13, E6: 1.05 of the mean holds on the way, too, and at its end the reach is near that of a plan from nothing."""
+    """P13, E6: 1.05 of the mean holds throughout, and at the end the reach is near that of a plan from nothing."""
     nodes, loads, plan = case
     bound = 1.05 * math.fsum(loads) / len(nodes) * (1 + 1e-9)
     for step in steps_of(nodes, loads, plan):
@@ -134,7 +134,7 @@ def on_average(fleet, listed):
     [(8, 128, 0.24), (20, 320, 0.165), pytest.param(50, 800, 0.145, marks=pytest.mark.full)],
 )
 def test_restarted_fleet_is_gathered(nodes, partitions, most, seed):
-    """P13: as near to N / 10 + 1 nodes as a plan from nothing, at 1.05 of balance on the whole way. The control is the
+    """P13: as near to N / 10 + 1 nodes as a plan from nothing, at 1.05 of balance throughout. The control is the
     fleet before.
     """
     fleet, largest = restarted(nodes, partitions, seed)
@@ -158,7 +158,7 @@ def test_join_costs_what_it_did_before():
 
 
 @pytest.mark.parametrize("change", [Fleet.join, lambda fleet: fleet.leave("node-3")], ids=["join", "leave"])
-def test_single_change_is_not_worth_the_moves(change):
+def test_single_change_gains_too_little_per_move(change):
     """P13: after it, half of all partitions would move for a few per cent."""
     fleet = Fleet(50, 800)
     change(fleet)
