@@ -55,8 +55,10 @@ _SHOWN = {"mqtt": "IOT_MQTT", "nats": "EVENLANE_NATS", "etcd": "EVENLANE_ETCD"}
 
 async def gateway(options: argparse.Namespace) -> int:
     """Run a gateway until a signal."""
+    from evenlane.engine.base.log_setup import setup  # noqa: PLC0415
     from examples.iot.gateway import run_gateway  # noqa: PLC0415
 
+    setup(level="warning")
     await run_gateway(options.name, PlatformSettings.of())
     return 0
 

@@ -6,6 +6,7 @@ takes a publisher's header `Status` for a word of the server, and such a message
 """
 
 import logging
+from functools import partial
 
 import nats.errors
 from nats.aio.client import Client
@@ -40,6 +41,9 @@ async def connect(settings: PlatformSettings, name: str) -> Client:
             name=name,
             max_reconnect_attempts=-1,
             inbox_prefix=options.inbox,
+            error_cb=_on_error,
+            disconnected_cb=partial(_say, connection, "is out of reach"),
+            reconnected_cb=partial(_say, connection, "is back"),
             **options.login(),
         )
     except (nats.errors.Error, OSError) as error:
@@ -72,6 +76,16 @@ class _TolerantClient(GuardedClient):
             return await super()._process_headers(headers)
         except (ValueError, IndexError):
             return None
+
+
+async def _on_error(error: Exception) -> None:
+    """An attempt to connect has failed: nats-py would log each one with a traceback."""
+    _log.debug("NATS: %s", error)
+
+
+async def _say(connection: Client, what: str) -> None:
+    if not connection.is_closed:  # by us
+        _log.warning("NATS %s", what)
 
 
 def _on_denied(what: str, subject: str) -> None:

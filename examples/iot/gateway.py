@@ -31,6 +31,7 @@ from evenlane import (
     TopicDraining,
     Topics,
 )
+from evenlane.engine.base.aio.cancellation import cancellable
 from examples.iot.connection import connect
 from examples.iot.database import Database, Refusal
 from examples.iot.forwarder import Forwarder
@@ -83,7 +84,7 @@ class Gateway:
 
     async def _work(self, source: Source) -> None:
         async for held in self._ingress.messages(source):
-            await self._take(held)
+            await cancellable(self._take(held))
 
     async def _take(self, held: Held) -> None:
         """Put one message, or refuse it, or leave it for later. Whatever is wrong with it harms no other message."""
@@ -100,14 +101,14 @@ class Gateway:
     async def _work_directly(self, subscription: Subscription, reply_prefix: str) -> None:
         while True:
             try:
-                direct = Direct(await subscription.next_msg(None), reply_prefix)
+                direct = Direct(await cancellable(subscription.next_msg(None)), reply_prefix)
             except (nats.errors.Error, OSError):
                 await asyncio.sleep(_DIRECT_AGAIN_S)
                 continue
             if direct.is_by_mqtt:
                 continue
             try:
-                await self._take_directly(direct)
+                await cancellable(self._take_directly(direct))
             except Exception as error:  # noqa: BLE001 - no message may end a worker
                 self._report(direct, error)
 
@@ -156,8 +157,8 @@ class Gateway:
         while True:
             await asyncio.sleep(_LOOK_EACH_S)
             with suppress(nats.errors.Error, OSError, aiomqtt.MqttError):  # the next look may succeed
-                if not await self._ingress.is_prepared():
-                    await self._ingress.prepare()
+                if not await cancellable(self._ingress.is_prepared()):
+                    await cancellable(self._ingress.prepare())
                     self._say(f"{self.name} has created its consumers again: somebody had deleted one")
 
     async def _on_answer(self, message: Msg) -> None:

@@ -24,6 +24,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from nats.js.errors import NotFoundError
 
 from evenlane import ConfigError, Receipt
+from evenlane.engine.base.aio.cancellation import cancellable
 from evenlane.engine.store.jetstream.backend import nats_options
 from examples.iot.settings import PlatformSettings
 from examples.iot.subjects import Subjects
@@ -179,7 +180,7 @@ class Ingress:
         subscription = await self._jetstream.pull_subscribe_bind(consumer=CONSUMER, stream=source.stream)
         while True:
             try:
-                [message] = await subscription.fetch(1, timeout=5)
+                [message] = await cancellable(subscription.fetch(1, timeout=5))
                 held = Held(source, message)
             except TimeoutError:
                 continue
