@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from evenlane.ring.placement.assignment import Assignment
 
-_GAIN_PER_MOVE = 10  # a move must lower the reach by a tenth of a window's width, on average over all remaining moves
+_GAIN_PER_MOVE = 6  # a move must lower the reach by N / 6 on average, whatever the number of partitions
 _MOST_EXAMINED = 20_000  # candidates per step
 
 
@@ -80,7 +80,7 @@ class GatheringAtRest:
         for partition, node in enumerate(self._target):
             spots[node].append(partition)
         gain = present - sum(map(self._reach, spots))
-        return gain * _GAIN_PER_MOVE >= self._width * sum(map(len, self._missing)) > 0
+        return gain * _GAIN_PER_MOVE >= len(self._made.nodes) * sum(map(len, self._missing)) > 0
 
     def _complete(self, node: int) -> None:
         """Exchange partitions until the node has its run, or `most` is reached; undo it if the reach hasn't fallen."""

@@ -11,6 +11,7 @@ from tests.support.log_tables import DECISIONS, OTHERS
 DOCUMENTED = DECISIONS | OTHERS
 TESTS = [
     ROOT / "tests/unit/test_logs_decisions.py",
+    ROOT / "tests/unit/control/leader/test_gathering.py",
     ROOT / "tests/unit/control/leader/test_plan_computer.py",
     ROOT / "tests/unit/control/leader/test_scaling_controller.py",
     ROOT / "tests/unit/node/settle/test_logs_messages.py",
