@@ -2,10 +2,10 @@
 
 import asyncio
 import os
-import shutil
 import sys
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from pathlib import Path
 
 import aiomqtt
 import msgspec
@@ -97,7 +97,14 @@ async def process(servers, user, database, *command):
 
 @asynccontextmanager
 async def platform(servers, folder):
-    node = (shutil.which("evenlane"), "run", "--handler", "examples.iot.handlers:app", "--node", "node-1")
+    node = (
+        str(Path(sys.executable).with_name("evenlane")),
+        "run",
+        "--handler",
+        "examples.iot.handlers:app",
+        "--node",
+        "node-1",
+    )
     gateway = (sys.executable, "-m", "examples.iot", "gateway", "--name", "gateway-1")
     database = folder / "iot.db"
     async with process(servers, "node", database, *node), process(servers, "gateway", database, *gateway):
