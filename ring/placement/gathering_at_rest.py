@@ -1,6 +1,6 @@
 """Brings neighbouring partitions together while nothing else happens, a few moves at a time.
 
-Each step computes its target anew: the placement that a plan from nothing would make. Which node has which run of
+Each step computes its target again: the placement that a plan from nothing would make. Which node has which run of
 partitions in it is free, so the nodes are matched to the runs such that most partitions stay.
 """
 

@@ -118,13 +118,10 @@ def simulate(
       evenlane plan simulate --nodes 50 --projects 3000 --partitions 800 --layout consecutive --restart
     """
     del debug
-    chosen = [change for change, is_chosen in (("join", join), ("leave", leave), ("restart", restart)) if is_chosen]
-    if len(chosen) > 1:
-        raise ConfigError(f"--{chosen[0]} and --{chosen[1]} can't be simulated together: use one of them")
+    change = _choose_change(join=join, leave=leave, restart=restart)
     from evenlane.engine.admin.plan.simulate import Fleet, warnings
     from evenlane.engine.admin.plan.simulate import simulate as simulated
 
-    change = cast("Change | None", chosen[0] if chosen else None)
     fleet = Fleet(nodes, projects, partitions, change, seed, strategy, cast("Layout", layout), zones)
     _warn(warnings(fleet))
     from evenlane.engine.cli.progress import ProgressDisplay
@@ -141,6 +138,14 @@ def simulate(
 
 app.command()(size)
 simulate.__doc__ = with_examples(simulate.__doc__)
+
+
+def _choose_change(**flags: bool) -> Change | None:
+    """The change that the flags ask for. Raises ConfigError for several."""
+    chosen = [change for change, is_chosen in flags.items() if is_chosen]
+    if len(chosen) > 1:
+        raise ConfigError(f"--{chosen[0]} and --{chosen[1]} can't be simulated together: use one of them")
+    return cast("Change | None", chosen[0] if chosen else None)
 
 
 def _warn(sentences: Iterable[str]) -> None:

@@ -50,7 +50,7 @@ class StandIn(_Cluster):
 
 
 class RealCluster(_Cluster):
-    """Its objects are made anew for each test."""
+    """Its objects are created again for each test."""
 
     def __init__(self, server, folder):
         self._server, self.url, self.ca, self.token = server, server.url, server.ca, folder / "token"

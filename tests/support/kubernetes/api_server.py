@@ -25,7 +25,7 @@ MERGE = "application/merge-patch+json"
 
 
 class ApiServer(Server):
-    """kube-apiserver on loopback, with RBAC. `request` asks it as an administrator. No controller runs beside it."""
+    """kube-apiserver on loopback, with RBAC. `request` asks it as an administrator. No controller runs."""
 
     kind = "kubernetes"
     title = "kube-apiserver"

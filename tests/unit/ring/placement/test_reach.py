@@ -1,4 +1,4 @@
-"""The change of a node's reach, against the reach computed anew."""
+"""The change of a node's reach, against the reach computed from the beginning."""
 
 from hypothesis import given
 from hypothesis import strategies as st
