@@ -135,11 +135,17 @@ class Forwarder:
         )
 
     async def _put_control(self, kind: str, project: str, body: bytes, held: Held) -> Receipt:
-        """Put a message for the owner of the project's partition: the first group is on it."""
-        with self._share(held, project):
-            return await self._producer.put(
-                project, body, group=0, priority=messages.URGENT, id=f"{kind}-{held.place}", headers={"kind": kind}
-            )
+        """Put a message for the owner of the project's partition: the first group is on it. The topic was open when it
+        was read, or has just been opened, which the producer may not know yet.
+        """
+        id_ = f"{kind}-{held.place}"
+        try:
+            with self._share(held, project):
+                return await self._producer.put(
+                    project, body, group=0, priority=messages.URGENT, id=id_, headers={"kind": kind}
+                )
+        except TopicDraining as error:
+            raise NotYet(str(error)) from error
 
     @contextmanager
     def _share(self, inbound: Inbound, project: str) -> Iterator[None]:

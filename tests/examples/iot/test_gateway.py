@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from nats.aio.msg import Msg
 
-from evenlane import EvenlaneError
+from evenlane import EvenlaneError, TopicDraining
 from examples.iot.database import Database, connect
-from examples.iot.forwarder import Forwarder
+from examples.iot.forwarder import Forwarder, NotYet
 from examples.iot.gateway import Gateway
 from examples.iot.ingress import CONTROL, MQTT
 from examples.iot.settings import PlatformSettings
@@ -87,6 +87,21 @@ def test_forwarder_raises_only_errors_of_evenlane(subject, body, source):
         await forwards.answer_refusal(message, "why not")
 
     asyncio.run(forward())
+
+
+class Late(Queues):
+    """A producer that doesn't know yet that the project was opened again."""
+
+    async def put(self, project, body, **options):
+        raise TopicDraining.of(project, "online", deleted=False)
+
+
+async def test_announcement_of_a_project_that_was_just_opened_is_put_later():
+    """P7: it isn't refused; the next delivery finds a producer that knows."""
+    wire = Wire()
+    announcement = held(wire, ANNOUNCE, b'{"project": "good"}', source=CONTROL)
+    with pytest.raises(NotYet, match="'good' is draining"):
+        await forwarder(wire, Streams(), Late()).forward(announcement)
 
 
 async def test_unreadable_messages_end_no_worker(tmp_path):

@@ -142,7 +142,7 @@ async def test_middleware_that_swallows_the_cancellation_of_a_stop_costs_no_atte
         await running.put("acme")
         await until(lambda: started)
         assert running.app_node is not None
-        await running.app_node.stop(0.05)
+        await running.app_node.stop(1.0)  # what is done must be settled within this, too
         assert [] == running.dead()
         await running.node(routes=RouteTable.of(running.note))
         await until(lambda: [1] == [message.attempt for message in running.handled])
