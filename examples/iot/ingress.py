@@ -2,7 +2,8 @@
 
 | published | held in | acknowledged to the sender |
 | --- | --- | --- |
-| by MQTT with QoS 1 or 2 | `$MQTT_msgs`, nats-server's own stream | by nats-server, once it is in there |
+| by MQTT with QoS 1 | `$MQTT_msgs`, nats-server's own stream | by nats-server, once it is in there |
+| by MQTT with QoS 2 | the same stream | by nats-server, even if it fails to move the message there |
 | announcements and closes by NATS, or with QoS 0 | the stream `IOT` | by the stream; with QoS 0 not at all |
 | data by NATS, or with QoS 0 | nothing | by the gateway, once Evenlane has it; with QoS 0 not at all |
 
