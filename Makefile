@@ -13,6 +13,8 @@ ALONE := tests/prometheus
 # The unpacked compiled wheel, next to the tests.
 COMPILED := build/compiled
 RUN_COMPILED = EVENLANE_PURE=0 PYTHONPATH=$(CURDIR)/$(COMPILED) $(CURDIR)/$(BIN)/python
+# Not empty: `test-compiled` takes what `make compiled` has built.
+BUILT ?=
 # The builds that `bench` measures.
 BUILDS ?= pure compiled
 # Everything that the image is built from. `docker build $(IMAGE)` does as well, after `make image-context`.
@@ -75,7 +77,7 @@ compiled: wheel
 	cd $(COMPILED) && $(CURDIR)/$(BIN)/python -m zipfile -e $(CURDIR)/dist/evenlane-*-cp3*.whl . && \
 		for room in $(ROOMS); do mv evenlane/$$room $$room && ln -s ../$$room evenlane/$$room || exit 1; done
 
-test-compiled: compiled tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
+test-compiled: $(if $(BUILT),,compiled) tools ## Build the wheels, and test the compiled one (ARGS="tests/unit": one folder)
 	cd $(COMPILED) && $(RUN_COMPILED) -m pytest -q -m "not full and not alone and not source and not kubernetes" \
 		$(SPREAD) $(ARGS)
 

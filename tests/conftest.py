@@ -61,6 +61,8 @@ def _default_logging() -> Iterator[None]:
 
 
 _NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
+_BY_FILE = ("tests/unit/", "tests/integration/")
+_NEED_BROWSER = "tests/integration/http/page/"
 _SPARK_TIMEOUT_S = 1_200
 _WAITING = "tests/ledger/"  # tests that spend most of their seconds waiting for processes
 _WAITING_END = 0.8  # all of them begin in this part of the run
@@ -91,14 +93,17 @@ def pytest_collection_finish() -> None:
 
 
 class WorkUnits(LoadScopeScheduling):
-    """Runs all tests with Spark in one worker of pytest-xdist, so that they share a session. Unit tests are handed out
-    by file, because the scheduler looks at all units of work after each test.
+    """Runs all tests with Spark in one worker of pytest-xdist, so that they share a session, and those of the page in
+    one, with one browser. Integration tests of a file share its servers. Unit tests are too many to be handed out one
+    by one, because the scheduler looks at all units of work after each.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_NEED_SPARK):
             return "spark"
-        return nodeid.partition("::")[0] if nodeid.startswith("tests/unit/") else nodeid
+        if nodeid.startswith(_NEED_BROWSER):
+            return "browser"
+        return nodeid.partition("::")[0] if nodeid.startswith(_BY_FILE) else nodeid
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -87,7 +87,9 @@ def _chart():
 def render(values):
     """Return the objects of these values by kind and name."""
     files = _chart().render(values, name=NAME, namespace=NAMESPACE)
-    found = (each for text in files.values() for each in yaml.safe_load_all(text) if isinstance(each, dict))
+    found = (
+        each for text in files.values() for each in yaml.load_all(text, yaml.CSafeLoader) if isinstance(each, dict)
+    )
     return {(each["kind"], each["metadata"]["name"]): each for each in found}
 
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 
 import helm_python as helm
-import jsonschema
 import pytest
 
 from evenlane import EvenlaneError
@@ -45,6 +44,8 @@ def _load(given):
 @pytest.mark.parametrize("setting", CONFIG)
 def test_node_starts_with_each_setting_that_is_rendered(setting):
     """A wrong setting stops the chart, never the pods."""
+    import jsonschema  # takes seconds
+
     schema = jsonschema.Draft7Validator(CONFIG[setting])
     for value in (*NUMBERS, *DURATIONS, *SIZES, *TEXTS, *OTHERS):
         if schema.is_valid(value):

@@ -134,7 +134,7 @@ async def test_stopped_node_with_a_backlog_starts_nothing_when_it_wakes(tmp_path
         check_owner_keys(cluster.history)
         check_generations(cluster.history)
         assert len(cluster.history.owned(b.name)) > 1
-        assert 1 == b.logged("joining anew")
+        assert b.logged("joining anew") >= 1  # more often if the machine is so busy that the lease ends again
         _log.info("%d doubled; owns again %.2f s after it woke", doubled, back)
 
 

@@ -162,7 +162,7 @@ MUTANTS = {
     "settle without the guard": Mutant(_no_guard, ("O",), 10, first=60),
     "timer instead of watch": Mutant(_timer, ("O",), 400),
     "watermark past the feed": Mutant(_past_the_feed, ("L",), 5),
-    "no identity check": Mutant(_no_identity, ("L",), 400),
+    "no identity check": Mutant(_no_identity, ("L",), 400, first=46),
     "held messages handed out": Mutant(_held_ignored, ("D",), 30),
     "lease trusted for too long": Mutant(_long_trust, ("O",), 10, first=36),
     "dead nodes planned for": Mutant(_dead_nodes_planned_for, ("Z1",), 30),

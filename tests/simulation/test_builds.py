@@ -5,9 +5,10 @@ import re
 import subprocess
 import sys
 
+from evenlane.engine.base.build import is_compiled
 from tests.support import ROOT
 
-_SEEDS = "0:30"
+_SEEDS = "0:30" if is_compiled() else "0:6"
 _OF_THE_PROCESS = re.compile(rb"build=(compiled|pure Python)|[\d.]+ ms of CPU")
 
 
@@ -22,5 +23,5 @@ def _trace(pure):
 def test_each_build_has_the_same_traces():
     """L: byte for byte. Without a compiled build, the test compares two processes of the pure Python build."""
     compiled, pure = _trace("0"), _trace("1")
-    assert len(pure) > 5_000
+    assert len(pure) > 2_000
     assert pure == compiled

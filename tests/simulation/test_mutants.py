@@ -11,12 +11,8 @@ from tests.simulation.world import simulate
 
 pytestmark = pytest.mark.source  # a mutant replaces a method, which a compiled class doesn't allow
 
-_LONG = {"held messages not logged", "no identity check"}  # many seeds until they are caught
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full) if name in _LONG else name for name in MUTANTS]
-)
+@pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name):
     """L, D, O, order, X11: a mutant doesn't survive its stated number of seeds."""
     mutant = MUTANTS[name]

