@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from evenlane.engine.cli.options import CommonOptions, Json, common, factor, instant, seconds
 from evenlane.engine.cli.output import print_json
-from evenlane.engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError, Unreachable
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import Receipt
+    from evenlane.engine.producer.producer import Producer
     from evenlane.engine.producer.put import Put
     from evenlane.engine.producer.put_lines import PutTally
 
@@ -117,6 +121,19 @@ def _check_use(project: str | None, file: str | None, admission: float | None, o
         raise ConfigError("--admission needs --file: a single message has nothing to wait for")
 
 
+@asynccontextmanager
+async def _open_producer(settings: Settings, admission: float | None = None) -> AsyncIterator[Producer]:
+    """Raises Unreachable, whose text says that nothing was put."""
+    from evenlane.engine.producer.producer import Producer
+
+    async with AsyncExitStack() as opened:
+        try:
+            producer = await opened.enter_async_context(Producer(settings=settings, admission=admission))
+        except Unreachable as error:
+            raise Unreachable(f"nothing was put: {error}") from error
+        yield producer
+
+
 # ---- one message
 
 
@@ -154,9 +171,7 @@ def _header(text: str) -> tuple[str, str]:
 
 
 async def _one(settings: Settings, message: Put) -> Receipt:
-    from evenlane.engine.producer.producer import Producer
-
-    async with Producer(settings=settings) as producer:
+    async with _open_producer(settings) as producer:
         [outcome] = await producer.put_many([message])
     if isinstance(outcome, Exception):
         raise outcome
@@ -189,14 +204,13 @@ async def _many(settings: Settings, file: str, admission: float | None, *, as_js
     from evenlane.engine.base.plural import format_count
     from evenlane.engine.cli.progress import Stderr
     from evenlane.engine.cli.put.jsonl import put_progress, read_chunks
-    from evenlane.engine.producer.producer import Producer
     from evenlane.engine.producer.put_lines import PutTally, put_lines
 
     tally = PutTally(None if as_json else Stderr())
     descriptor = _open_file(file)
     try:
         with put_progress(descriptor, tally) as far:
-            async with Producer(settings=settings, admission=admission) as producer:
+            async with _open_producer(settings, admission) as producer:
                 await put_lines(producer, read_chunks(descriptor), tally, far.update)
     except asyncio.CancelledError:
         print(  # noqa: T201

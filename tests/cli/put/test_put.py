@@ -81,6 +81,8 @@ put acme x --admission 1
 put --file f --admission 0
 put --file f --admission nan
 put --file f --admission much
+put acme x --nats nats://127.0.0.1:1
+put --file /dev/null --etcd 127.0.0.1:1
 """
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.ports import Unwritable
+from evenlane.engine.store.jetstream.api import responses
 
 if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.api.values import PubAck
 
 _DELETE_FAILED = 10057
 _OFFLINE = (10118, 10194)
-_NO_LEADER = (10008, 10009)
 _DISABLED = (10039, 10076)
 _SYSTEM = {
     "no space left on device": "no space left on its disk",
@@ -57,7 +57,7 @@ def of_deletion(err_code: int, text: str) -> Unwritable | None:
         return Unwritable(f"the server can't write: {of_system(text)}", restart=True)
     if err_code in _OFFLINE:
         return Unwritable(f"the server has it offline: {text.partition(': ')[2] or text}"[:_LONGEST])
-    if err_code in _NO_LEADER:
+    if err_code in responses.NO_LEADER:
         return NO_LEADER
     if err_code in _DISABLED:
         return Unwritable("JetStream is switched off")

@@ -13,6 +13,7 @@ from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream import deletion, retention, streams
 from evenlane.engine.store.jetstream.api import queue_limit
+from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
 from evenlane.engine.store.jetstream.api.values import ConsumerInfo, MessageAnswer, StreamInfo, StreamPage
 from evenlane.engine.store.jetstream.client.replies import ApiError, Reply, decode_response, read_as
@@ -54,6 +55,17 @@ READERS = {
     "consumer": (MADE, all_of_consumer),
     "message": (MESSAGE, lambda raw: (found := as_of(MessageAnswer, raw).message, found.at, found.hdrs, found.data)),
 }
+
+
+async def test_cluster_without_a_quorum_is_named():
+    """The request may be sent again, once enough servers are back."""
+    body = b'{"error":{"code":503,"err_code":10008,"description":"JetStream system temporarily unavailable"}}'
+
+    async def ask():
+        return decode_response("STREAM.LIST", Reply(b"", body))
+
+    with pytest.raises(Lost, match=r"^JetStream has no leader, as too few of its servers answer \(10008\)$"):
+        await await_call(ask())
 
 
 def test_unreadable_foreign_stream_hides_no_other():
