@@ -21,7 +21,8 @@ async def test_leader_repairs_corrupted_topics_across_crash_of_etcd(tmp_path):
     """Row 19: also when the leader's connection is lost meanwhile. Nodes keep their topics, and new nodes get them."""
     server = EtcdServer(tmp_path)  # with fsync: otherwise it loses acknowledged writes when it is killed
     await server.start()
-    editor, leading, reading, fresh = (EtcdCoordination([server.endpoint]) for _ in range(4))
+    # Hundreds of synced writes at once take long on a busy machine.
+    editor, leading, reading, fresh = (EtcdCoordination([server.endpoint], deadline_s=30.0) for _ in range(4))
     topic_cache, late = TopicCache(reading, "online"), TopicCache(fresh, "online")
     controller = TopicController(leading, "online", ClusterConfig(), "n1", last_good=topic_cache.get)
     try:
