@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Worker processes of pytest, on two cores: tests wait for servers half of their time. 0 runs all in one process.
-WORKERS ?= 5
+# Worker processes of pytest, on two cores: many tests wait for servers. More of them starve each other. 0: no others.
+WORKERS ?= 4
 SPREAD := -n $(WORKERS)
 # The folder of the tests that are marked `alone`.
 ALONE := tests/prometheus
