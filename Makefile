@@ -5,7 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# Worker processes of pytest, on two cores: many tests wait for servers. More of them starve each other. 0: no others.
+# Worker processes of pytest, on two cores: many tests wait for servers, but a fifth worker starves the others. 0 runs all
+# tests in one process.
 WORKERS ?= 4
 SPREAD := -n $(WORKERS)
 # The folder of the tests that are marked `alone`.
