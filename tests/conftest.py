@@ -94,8 +94,8 @@ def pytest_collection_finish() -> None:
 
 class WorkUnits(LoadScopeScheduling):
     """Runs all tests with Spark in one worker of pytest-xdist, so that they share a session, and those of the page in
-    one, with one browser. Integration tests of a file share its servers. Unit tests are too many to be handed out one
-    by one, because the scheduler looks at all units of work after each.
+    one, with one browser. Integration tests of a file share its servers. Unit tests are handed out by file, because the
+    scheduler looks at all units of work after each test.
     """
 
     def _split_scope(self, nodeid: str) -> str:

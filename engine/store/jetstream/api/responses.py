@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 NOT_FOUND = (10037, 10043)
 _DELETE_FAILED = 10057
 NO_STREAM = 10059
-NO_LEADER = (10008, 10009)
-LATER_ON = (*NO_LEADER, 10005, 10074, 10003)  # no leader, no responder, no resources: worth a retry
+LEADERLESS = (10008, 10009)
+LATER_ON = (*LEADERLESS, 10005, 10074, 10003)  # no leader, no responder, no resources: worth a retry
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ async def await_call(call: Coroutine[Any, Any, T]) -> T:
     except (Disconnected, TimeoutError) as error:
         raise Lost(str(error) or "NATS did not answer in time") from error
     except ApiError as error:
-        if error.err_code in NO_LEADER:
+        if error.err_code in LEADERLESS:
             raise Lost(f"JetStream has no leader, as too few of its servers answer ({error.err_code})") from error
         if error.code == 503 or error.err_code in LATER_ON:
             raise Lost(str(error)) from error

@@ -57,7 +57,7 @@ def of_deletion(err_code: int, text: str) -> Unwritable | None:
         return Unwritable(f"the server can't write: {of_system(text)}", restart=True)
     if err_code in _OFFLINE:
         return Unwritable(f"the server has it offline: {text.partition(': ')[2] or text}"[:_LONGEST])
-    if err_code in responses.NO_LEADER:
+    if err_code in responses.LEADERLESS:
         return NO_LEADER
     if err_code in _DISABLED:
         return Unwritable("JetStream is switched off")
