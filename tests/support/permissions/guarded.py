@@ -33,8 +33,8 @@ ROOT = "root"
 Kind = Literal["one account", "accounts", "jwt"]
 
 _stores: dict[tuple[str, ...], Path] = {}
-"""Stores of etcd to copy, by the commands that made them. The commands of all roles take hundreds of processes, too many
-to run them for each test.
+"""Stores of etcd to copy, by the commands that made them. The commands of all roles take hundreds of processes,
+too many to run them for each test.
 """
 _folder = tempfile.TemporaryDirectory(prefix="evenlane-etcd-")
 
