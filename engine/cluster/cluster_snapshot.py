@@ -13,6 +13,7 @@ from evenlane.ring.membership.records import LeaderRecord, NodeRecord
 if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.ring.coordination.ports import Coordination
+    from evenlane.ring.hashing import Layout
 
 
 class ClusterSnapshot(NamedTuple):
@@ -26,6 +27,7 @@ class ClusterSnapshot(NamedTuple):
     nodes: dict[str, NodeRecord]
     owners: dict[int, str]
     leader: str | None
+    layout: Layout = "hashed"
 
 
 async def read_config(etcd: Coordination, env: str) -> ClusterConfig:
@@ -64,4 +66,5 @@ async def read_snapshot(etcd: Coordination, env: str, cluster_config: ClusterCon
         nodes,
         owners,
         leader.id if leader is not None else None,
+        cluster_config.layout,
     )

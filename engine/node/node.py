@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.partitions.partition import Partition
+    from evenlane.engine.node.settle.last_errors import LastErrors
     from evenlane.quota.topics.topic import Topic
 
 _log = structlog.get_logger(__name__)
@@ -129,6 +130,11 @@ class Node(NodeParts):
     def partitions(self) -> Mapping[int, Partition]:
         """The partitions that are open, or being opened."""
         return self.owned.partitions
+
+    @property
+    def last_errors(self) -> LastErrors:
+        """Each project's last error."""
+        return self._failure_log.last_errors
 
     @property
     def backlog(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.admin.why.document import document
+from evenlane.engine.admin.why.question import Question
 from evenlane.engine.core.queue.queue_head import head_waits_since
 from evenlane.engine.core.records.backlog_answer import NodeAnswer
 from evenlane.engine.core.stats.backlog_tally import QueueView, Tally

@@ -10,8 +10,6 @@ from evenlane.engine.admin.overview.messages import Band
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_ASIDE = {"higher_priority", "not_due"}  # these reasons don't explain why the whole waits
-
 
 def merge_bands(bands: Iterable[Band]) -> Band:
     """Return the sum. A queue is on one node and has one priority, so counts add up. A figure that is unknown for one
@@ -25,15 +23,14 @@ def merge_bands(bands: Iterable[Band]) -> Band:
         oldest_s=max([band.oldest_s for band in each if band.oldest_s is not None], default=None),
         arriving=add_rates([band.arriving for band in each]),
         leaving=add_rates([band.leaving for band in each]),
+        handled=add_rates([band.handled for band in each]),
+        failed=add_rates([band.failed for band in each]),
+        dead=add_rates([band.dead for band in each]),
+        expired=add_rates([band.expired for band in each]),
         gone_s=None if never else _last([band.gone_s for band in each]),
         never=never,
         reasons=_count_reasons([band.reasons for band in each if band.reasons]),
     )
-
-
-def main_reason(reasons: Mapping[str, int]) -> str | None:
-    """Return the reason of most queues; `higher_priority` and `not_due` only if there is no other."""
-    return min(reasons, key=lambda reason: (reason in _ASIDE, -reasons[reason], reason), default=None)
 
 
 def add_rates(rates: Sequence[float | None]) -> float | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.admin.overview.aggregate import main_reason, merge_bands
+from evenlane.engine.admin.overview.aggregate import merge_bands
 from evenlane.engine.admin.overview.merge import merge_overviews, of_node, partly_reported
-from evenlane.engine.admin.overview.messages import Band
+from evenlane.engine.admin.overview.messages import RATES, Band
 from evenlane.engine.admin.overview.rows import MOST
+from evenlane.engine.admin.overview.status import StatusContext, judge_tenant
 from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.base.troubles import sentences
+from evenlane.engine.core.status.words import main_reason
+from evenlane.ring.hashing import partition_of
 from evenlane.ring.membership.handlers import explain_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from evenlane.engine.admin.overview.merge import MergedOverview, TenantOverview
     from evenlane.engine.admin.overview.messages import NodeOverview, Rest
@@ -24,14 +28,25 @@ if TYPE_CHECKING:
 _NAMED = 10  # nodes per sentence
 
 
-def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int, most: int = MOST) -> dict[str, Any]:
-    """Build the document. `answers` are those that arrived from the cluster's nodes; `at` is in unix ns."""
+def document(
+    cluster: ClusterSnapshot,
+    answers: Sequence[NodeOverview],
+    at: int,
+    most: int = MOST,
+    paused_by: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Build the document. `answers` are those that arrived from the cluster's nodes; `at` is in unix ns; `paused_by`
+    says who paused topics, by project.
+    """
     whole = merge_overviews(answers, most)
+    unserved = _find_unserved(cluster, whole.tenants)
+    has_lost_topics = any("topics" in record.troubles for record in cluster.nodes.values())
+    context = StatusContext(cluster.env, cluster.priorities, at, unserved, paused_by, has_lost_topics)
     return {
         "env": cluster.env,
         "at": format_instant(at),
         "priorities": [*cluster.priorities],
-        "tenants": [_tenant(tenant, cluster.priorities) for tenant in whole.tenants],
+        "tenants": [_tenant(tenant, context) for tenant in whole.tenants],
         "left_out": None if whole.rest is None else _describe_rest(whole.rest, cluster.priorities),
         "nodes": _nodes(cluster, answers),
         "partitions": cluster.partitions,
@@ -41,8 +56,9 @@ def document(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int,
     }
 
 
-def _tenant(tenant: TenantOverview, priorities: Sequence[str]) -> dict[str, Any]:
+def _tenant(tenant: TenantOverview, context: StatusContext) -> dict[str, Any]:
     whole = tenant.whole
+    status, *also = (status.describe() for status in judge_tenant(tenant, context))
     return {
         "project": tenant.project,
         "state": tenant.state,
@@ -51,7 +67,22 @@ def _tenant(tenant: TenantOverview, priorities: Sequence[str]) -> dict[str, Any]
         "quota_now": to_thousandths(tenant.quota),
         **_waits(whole),
         "reason": main_reason(whole.reasons),
-        "priorities": _priorities(tenant.bands, priorities),
+        "status": status,
+        "also": also,
+        "priorities": _priorities(tenant.bands, context.priorities),
+    }
+
+
+def _find_unserved(cluster: ClusterSnapshot, tenants: Sequence[TenantOverview]) -> set[str]:
+    """Return the projects with groups in partitions that have no owner."""
+    unowned = frozenset(_list_unowned(cluster))
+    if not unowned:
+        return set()
+    return {
+        tenant.project
+        for tenant in tenants
+        for slot in range(min(tenant.groups, tenant.spread))
+        if partition_of(tenant.project, slot, tenant.spread, cluster.partitions, cluster.layout) in unowned
     }
 
 
@@ -85,8 +116,7 @@ def _moves(band: Band) -> dict[str, Any]:
     return {
         "backlog": band.backlog,
         "in_flight": band.in_flight,
-        "arriving": to_thousandths(band.arriving),
-        "leaving": to_thousandths(band.leaving),
+        **{name: to_thousandths(getattr(band, name)) for name in RATES},
     }
 
 

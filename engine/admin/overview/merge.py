@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class TenantOverview:
     """A tenant. `state` and `qps` are its topic's, None if it has none; `quota` is the sum of what the answering nodes
-    may take now, in msg/s. `deleted` says whether the topic was deleted, which `state` doesn't show. `bands` run from
-    most to least urgent.
+    may take now, in msg/s. The fields from `deleted` on are those of `Row`. `deleted` says whether the topic was
+    deleted, which `state` doesn't show. `bands` run from most to least urgent.
     """
 
     project: str
@@ -29,6 +29,11 @@ class TenantOverview:
     quota: float | None
     bands: list[Band]
     deleted: bool
+    pushed: bool = False
+    error: str = ""
+    failing_s: float | None = None
+    groups: int = 0
+    spread: int = 1
 
     @cached_property
     def whole(self) -> Band:
@@ -95,9 +100,19 @@ def _tenant(project: str, parts: Sequence[Row]) -> TenantOverview:
         add_rates(quotas) if quotas and newest.state is not None else None,
         [merge_bands(column) for column in zip(*(row.bands for row in parts), strict=True)],
         newest.deleted,
+        newest.pushed,
+        next((row.error for row in sorted(parts, key=_last_failed) if row.error), ""),
+        min((row.failing_s for row in parts if row.failing_s is not None), default=None),
+        newest.groups,
+        newest.spread,
     )
 
 
-def _rank(tenant: TenantOverview) -> tuple[int, float, str]:
+def _last_failed(row: Row) -> tuple[float, str]:
+    """Put the node first that has the highest rate of failed attempts: its error is the one to show."""
+    return -sum(band.failed or 0.0 for band in row.bands), row.error
+
+
+def _rank(tenant: TenantOverview) -> tuple[bool, int, float, str]:
     whole = tenant.whole
-    return -whole.backlog, -(whole.leaving or 0.0), tenant.project
+    return not (whole.failed or whole.expired), -whole.backlog, -(whole.leaving or 0.0), tenant.project

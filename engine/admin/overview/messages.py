@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+RATES = ("arriving", "leaving", "handled", "failed", "dead", "expired")
+"""The fields of `Band` that are rates."""
+
 
 class Band(msgspec.Struct, array_like=True, frozen=True):
     """One priority of a project, or of several. Rates are messages per second, None while unknown.
 
+    `failed` includes `dead`; `leaving` is all that leaves the queues, `dropped` messages too.
     `oldest_s` is how long the oldest message has waited, None if none waits or it is unknown. `gone_s` is the forecast
     time until the backlog is empty, in s; None if unknown or `never`. `reasons` counts queues by wait reason. A default
     band is the neutral element of the sum.
@@ -21,12 +25,18 @@ class Band(msgspec.Struct, array_like=True, frozen=True):
     gone_s: float | None = 0.0
     never: bool = False
     reasons: dict[str, int] = {}
+    handled: float | None = 0.0
+    failed: float | None = 0.0
+    dead: float | None = 0.0
+    expired: float | None = 0.0
 
 
 class Row(msgspec.Struct, array_like=True, frozen=True):
     """A project on one node. `bands` run from most to least urgent. `state` and `qps` (msg/s) are its topic's as of
     `revision`; None and 0 if the node knows no topic. `quota` is what the node may take of it, in msg/s. `deleted` says
-    whether the topic was deleted, which `state` doesn't show.
+    whether the topic was deleted, which `state` doesn't show; `pushed`, whether an endpoint handles it. `error` is the
+    last one; `failing_s` is since when (s) every attempt has failed, None if one has succeeded, or none was made.
+    `groups` (0: unknown) and `spread` say in which partitions it is.
     """
 
     project: str
@@ -36,6 +46,11 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     qps: float | None = None
     quota: float | None = None
     deleted: bool = False
+    pushed: bool = False
+    error: str = ""
+    failing_s: float | None = None
+    groups: int = 0
+    spread: int = 1
 
 
 class Rest(msgspec.Struct, array_like=True, frozen=True):

@@ -101,7 +101,8 @@ class OverviewResponder:
 
     async def _build_answer(self) -> bytes:
         most_bytes = min(_MOST_BYTES, self._node.store.max_payload // 2)
-        seen, condition = snapshot(self._tenants, self._count_unread()), self._condition()
+        errors = self._node.last_errors.texts()
+        seen, condition = snapshot(self._tenants, self._count_unread(), errors, now_ns()), self._condition()
         return await asyncio.to_thread(encode_rows, self._node.id, seen, condition, self._topic_of, most_bytes)
 
     def _count_unread(self) -> int:

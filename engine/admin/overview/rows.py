@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import isinf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from evenlane.engine.admin.overview.aggregate import merge_bands
-from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
+from evenlane.engine.admin.overview.messages import RATES, Band, NodeOverview, ProcessVitals, Rest, Row
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.telemetry.metric_names import OTHER
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
     from evenlane.quota.topics.topic import Accepted
 
+_SECOND = 1_000_000_000
 MOST = 300
 """Rows per answer, independent of the number of metric labels."""
 
@@ -28,7 +30,7 @@ MOST = 300
 class NodeReading(NamedTuple):
     """Findings of the node's last round over its queues: see
     `evenlane.engine.telemetry.tenants.registry.TenantRegistry`. `reading` counts partitions whose backlog is still
-    being read.
+    being read; `errors` has the last errors of projects; `failing` for how long (s) every attempt has failed.
     """
 
     bands: int
@@ -36,11 +38,18 @@ class NodeReading(NamedTuple):
     quotas: Mapping[str, float]
     left_out: int
     reading: int = 0
+    errors: Mapping[str, str] = {}
+    failing: Mapping[str, float] = {}
 
 
-def snapshot(tenants: TenantRegistry, reading: int = 0) -> NodeReading:
-    """Copy the registry's state; call on the loop that changes it."""
-    return NodeReading(len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading)
+def snapshot(
+    tenants: TenantRegistry, reading: int = 0, errors: Mapping[str, str] = MappingProxyType({}), now: int = 0
+) -> NodeReading:
+    """Copy the registry's state at `now` (monotonic ns); call on the loop that changes it."""
+    failing = {project: (now - since) / _SECOND for project, since in tenants.failing_since.items()}
+    return NodeReading(
+        len(tenants.priorities), tenants.table.copy(), tenants.quotas.copy(), tenants.left_out, reading, errors, failing
+    )
 
 
 def encode_rows(
@@ -82,10 +91,12 @@ def of_many(bands: Iterable[Band]) -> Band:
     return replace(merge_bands(bands), gone_s=None, never=False)
 
 
-def _rank(label: str, tenant_backlogs: Sequence[TenantBacklog | None]) -> tuple[int, float, str]:
+def _rank(label: str, tenant_backlogs: Sequence[TenantBacklog | None]) -> tuple[bool, int, float, str]:
+    """Projects that fail or expire come first: they may have no backlog, and need somebody to look."""
     known = [each for each in tenant_backlogs if each is not None]
-    leaving = sum(each.rates.leaving for each in known if each.rates is not None)
-    return -sum(each.backlog for each in known), -leaving, label
+    rates = [each.rates for each in known if each.rates is not None]
+    fine = not any(rate.failed or rate.expired for rate in rates)
+    return fine, -sum(each.backlog for each in known), -sum(rate.leaving for rate in rates), label
 
 
 def _band(tenant_backlog: TenantBacklog | None) -> Band:
@@ -97,8 +108,7 @@ def _band(tenant_backlog: TenantBacklog | None) -> Band:
         backlog=tenant_backlog.backlog,
         in_flight=tenant_backlog.in_flight,
         oldest_s=to_thousandths(tenant_backlog.age_s) if tenant_backlog.backlog else None,
-        arriving=None if rates is None else round(rates.arriving, 3),
-        leaving=None if rates is None else round(rates.leaving, 3),
+        **{name: None if rates is None else round(getattr(rates, name), 3) for name in RATES},
         gone_s=None if never else to_thousandths(gone),
         never=never,
         reasons=tenant_backlog.reasons,
@@ -106,11 +116,15 @@ def _band(tenant_backlog: TenantBacklog | None) -> Band:
 
 
 def _row(project: str, bands: list[Band], seen: NodeReading, accepted: Accepted | None) -> Row:
+    error, failing_s = seen.errors.get(project, ""), to_thousandths(seen.failing.get(project))
     if accepted is None:
-        return Row(project, bands)
+        return Row(project, bands, error=error, failing_s=failing_s)
     topic = accepted.topic
     quota = to_thousandths(seen.quotas.get(project))
-    return Row(project, bands, accepted.revision, topic.state, topic.qps, quota, accepted.deleted)
+    return Row(
+        project, bands, accepted.revision, topic.state, topic.qps, quota, accepted.deleted, topic.push is not None,
+        error, failing_s, accepted.active, topic.spread,
+    )  # fmt: skip
 
 
 def _vital(condition: Condition | None) -> ProcessVitals | None:

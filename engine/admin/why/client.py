@@ -12,7 +12,8 @@ import msgspec
 
 from evenlane.engine.admin.scatter import NodesClient, scatter
 from evenlane.engine.admin.session import read_accepted
-from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.admin.why.document import document
+from evenlane.engine.admin.why.question import Question
 from evenlane.engine.admin.why.responder import MEASURE_S, subject
 from evenlane.engine.base import names
 from evenlane.engine.base.troubles import sentences

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.admin.why.status import judge_project
 from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.core.stats.backlog_tally import count, merge_counts, rank_reasons
@@ -25,38 +25,15 @@ from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from evenlane.engine.admin.why.question import Question
     from evenlane.engine.core.records.backlog_answer import NodeAnswer, QueueCount, Rates
-    from evenlane.quota.topics.topic import Topic
 
 _SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Question:
-    """A question, with the client's own knowledge. `deleted`: the topic was deleted. `unserved` counts the project's
-    groups in partitions that no node serves. `silent` are the nodes that should have answered. `troubles` are sentences
-    about nodes that can't do their work. `lost`: etcd has no topic of the project and has lost topics; `topic` is then
-    the one that nodes still know. `at` is in unix ns, `within` in seconds.
-    """
-
-    project: str
-    env: str
-    at: int
-    priorities: Sequence[str]
-    topic: Topic | None
-    max_group_qps: float
-    unserved: int = 0
-    silent: Sequence[str] = ()
-    only: str | None = None
-    within: float | None = None
-    deleted: bool = False
-    troubles: Sequence[str] = ()
-    lost: bool = False
-
-
 def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any]:
     """Build the answer in JSON types. Totals and forecast cover the project, whichever priority is shown."""
-    wholes = {
+    wholes: dict[str, QueueCount] = {
         name: merge_counts(answer.parts[name] for answer in answers if name in answer.parts)
         for name in question.priorities
     }
@@ -68,6 +45,10 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     shown = [question.only] if question.only else question.priorities
     nodes = sum(answer.queues > 0 for answer in answers)
     unknown = question.lost and any(answer.queues and answer.lost is None for answer in answers)
+    forecast = _forecast(question, load, missing)
+    status, *also = (
+        each.describe() for each in judge_project(question, answers, wholes, load, forecast["gone_in_seconds"])
+    )
     about = ReasonContext(question.project, question.topic, question.deleted, nodes, _read_allowance(answers), unknown)
     return {
         "project": question.project,
@@ -75,15 +56,17 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
         "at": format_instant(question.at),
         "state": None if question.topic is None else question.topic.state,
         "deleted": question.deleted,
+        "status": status,
+        "also": also,
         "backlog": load.waiting,
         "oldest_seconds": to_thousandths(merge_counts(wholes.values()).oldest_s),
         "in_flight": sum(part.in_flight for part in wholes.values()),
         "waited_over_seconds": to_thousandths(max((answer.waited_s for answer in answers), default=0.0)),
         "priorities": [_priority(question, name, wholes[name], about) for name in shown],
         "rates": _rates(question, load, missing),
-        "forecast": _forecast(question, load, missing),
+        "forecast": forecast,
         "nodes": _nodes(question, answers),
-        "notes": _notes(question, answers, load.rates.failed),
+        "notes": _notes(question, answers),
     }
 
 
@@ -134,8 +117,8 @@ def _rates(question: Question, load: ForecastInput, missing: str) -> dict[str, A
     rates, quota = load.rates, None if load.topic is None else load.topic.qps
     none = "its quota isn't known" if question.lost else "no quota"
     limit = none if quota is None else f"a quota of {figure(quota)}/s"
-    known = {"arriving": rates.arriving, "handled": rates.handled, "failed": rates.failed}
-    reported = {name: to_thousandths(rate) if rates.is_known else None for name, rate in known.items()}
+    names = ("arriving", "leaving", "handled", "failed", "dead", "expired")
+    reported = {name: to_thousandths(getattr(rates, name)) if rates.is_known else None for name in names}
     seconds = to_thousandths(rates.seconds) if rates.is_known else None
     return {**reported, "quota": quota, "measured_seconds": seconds, "sentence": _flow(rates, limit, missing)}
 
@@ -144,7 +127,12 @@ def _flow(rates: Rates, limit: str, missing: str) -> str:
     if not rates.is_known:
         return f"not known{f', as {missing}' if missing else f' yet: {MEASURED_AGAIN}'}; {limit}"
     arriving, handled = figure(round(rates.arriving, 2)), figure(round(rates.handled, 2))
-    return f"{arriving}/s arrive, {handled}/s are handled, {limit}; measured over {rates.seconds:.1f} s"
+    parts = [f"{arriving}/s arrive", f"{handled}/s are handled"]
+    if rates.failed:
+        parts.append(f"{figure(round(rates.failed, 2))}/s fail")
+    if rates.expired:
+        parts.append(f"{figure(round(rates.expired, 2))}/s expire")
+    return f"{', '.join(parts)}, {limit}; measured over {rates.seconds:.1f} s"
 
 
 def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str, Any]:
@@ -192,7 +180,7 @@ def _nodes(question: Question, answers: Sequence[NodeAnswer]) -> list[dict[str, 
     return sorted(reported, key=lambda node: str(node["id"]))
 
 
-def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> list[str]:
+def _notes(question: Question, answers: Sequence[NodeAnswer]) -> list[str]:
     notes = []
     if question.silent:
         notes.append(f"no answer came from {', '.join(question.silent)}: the backlog there is missing here")
@@ -204,8 +192,6 @@ def _notes(question: Question, answers: Sequence[NodeAnswer], failed: float) -> 
     elif question.topic is None:
         makes = hint(f"topics set {question.project} --qps 100", question.env)
         notes.append(f"the project has no topic: {makes} creates one")
-    if failed:
-        notes.append(f"of the messages taken, {failed:.3g}/s failed or expired; the retried ones come back")
     return notes
 
 

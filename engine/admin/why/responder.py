@@ -7,47 +7,40 @@ between them; it uses only existing counters; and it has a connection of its own
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from evenlane.engine.admin.backlog.drop_responder import DropResponder
+from evenlane.engine.admin.why.rate_sampler import RateSampler, queues_of
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head, waits_since
-from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
+from evenlane.engine.core.records.backlog_answer import NodeAnswer
 from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
-from evenlane.engine.core.stats.forecast import UNKNOWN, Sample, SampleHistory, measure_rates
 from evenlane.engine.errors import InvalidName
-from evenlane.engine.node.partitions.stable_streams import stable_streams
 from evenlane.engine.telemetry import wait_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.queue.queue import Queue
+    from evenlane.engine.core.records.backlog_answer import Rates
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.node.node import Node
-    from evenlane.engine.node.partitions.stable_streams import Streams
     from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.quota.topics.topic import Topic
-
-    Circumstances = tuple[Topic | None, Streams]
 
 _log = structlog.get_logger(__name__)
 
 MEASURE_S = 1.0  # between the two samples of a rate, if there is no recent one
-_QUIET = 3  # times that long after a takeover, nothing is measured
 _SECOND = 1_000_000_000
-_SLICE = 200  # queues per turn of the loop
 _AT_ONCE = 32  # concurrent answers; further requests get none
-_PROJECTS = 256  # projects with remembered samples
 _READ_S = 0.5  # for reading the age of heads that aren't loaded
 
 
@@ -112,11 +105,7 @@ class WhyResponder:
 
 
 class QueueInspector:
-    """Inspects a project on a node. `lost(project)` returns its topic if etcd has lost it and it stays in effect here.
-
-    Invariant: a project's `SampleHistory` in `_histories` holds only samples under its present circumstances; least
-    recently used projects come first.
-    """
+    """Inspects a project on a node. `lost(project)` returns its topic if etcd has lost it and the node keeps it."""
 
     def __init__(
         self,
@@ -125,8 +114,8 @@ class QueueInspector:
         tenants: TenantRegistry | None = None,
         lost: Callable[[str], Topic | None] = lambda _project: None,
     ) -> None:
-        self._node, self._measure_s, self._tenants, self._lost = node, measure_s, tenants, lost
-        self._histories: OrderedDict[str, tuple[Circumstances, SampleHistory]] = OrderedDict()
+        self._node, self._tenants, self._lost = node, tenants, lost
+        self._sampler = RateSampler(node, measure_s)
 
     async def inspect(self, project: str) -> NodeAnswer:
         rates = await self._rates(project)
@@ -134,7 +123,7 @@ class QueueInspector:
         tally = Tally(node.store.now())
         unread: dict[LaneId, dict[int, str]] = {}
         reading = 0
-        async for queue in self._queues(project):
+        async for queue in queues_of(node, project):
             at = head_waits_since(queue)
             tally.add(self._view(queue, at))
             if at is None and queue.backlog:
@@ -150,14 +139,13 @@ class QueueInspector:
         served = [number for number in node.partitions if node.lanes.is_served(number)]
         return NodeAnswer(
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
-            self._compute_allowance(project), served, self._lost(project),
+            self._compute_allowance(project), served, self._lost(project), node.last_errors.text_of(project),
+            self._failing_s(project),
         )  # fmt: skip
 
-    async def _queues(self, project: str) -> AsyncIterator[Queue]:
-        for number, queue in enumerate(list(self._node.queues.of_project(project)), start=1):
-            yield queue
-            if number % _SLICE == 0:
-                await asyncio.sleep(0)
+    def _failing_s(self, project: str) -> float | None:
+        since = None if self._tenants is None else self._tenants.failing_since.get(project)
+        return None if since is None else (now_ns() - since) / _SECOND
 
     def _view(self, queue: Queue, at: int | None) -> QueueView:
         delayed, next_due = wait_reasons.count_not_due(self._node, queue)
@@ -192,48 +180,10 @@ class QueueInspector:
             if message is not None
         ]
 
-    # ---- rates
-
     async def _rates(self, project: str) -> Rates:
-        """Measure rates since an earlier question of the last 30 s, otherwise over `measure_s` from now on. Unknown if
-        partitions have come or gone recently: a backlog that was taken over has arrived only from this node's view.
-        """
-        fed = self._streams()
-        if fed is None:
-            return UNKNOWN
-        history = self._history(project, fed)
-        last = await self._sample(project)
-        first = history.find_before(last.at)
-        if first is None:
-            history.add(last)
-            await asyncio.sleep(self._measure_s)
-            first, last = last, await self._sample(project)
-        if self._streams() != fed:
-            return UNKNOWN
-        history.add(last)
-        return measure_rates(first, last)
-
-    def _streams(self) -> Streams | None:
-        return stable_streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
-
-    async def _sample(self, project: str) -> Sample:
-        arrived = handled = failed = 0
-        async for queue in self._queues(project):
-            arrived += queue.stats.arrived
-            handled += queue.stats.handled
-            failed += queue.stats.failed
-        return Sample(now_ns(), arrived, handled, failed)
-
-    def _history(self, project: str, fed: Streams) -> SampleHistory:
-        """Return the project's samples under its present circumstances, as others would give other rates."""
-        now = next((queue.rules.topic for queue in self._node.queues.of_project(project)), None), fed
-        known, history = self._histories.pop(project, (None, None))
-        if history is None or known != now:
-            history = SampleHistory(int(self._measure_s * _SECOND))
-        self._histories[project] = now, history
-        if len(self._histories) > _PROJECTS:
-            self._histories.popitem(last=False)
-        return history
+        """Return the rates that the metrics show; those of a project without a label of its own are measured now."""
+        rates = self._tenants.rates_of(project) if self._tenants is not None else None
+        return rates if rates is not None else await self._sampler.measure(project)
 
     # ---- reasons that hold up the whole node
 

@@ -65,6 +65,7 @@ def _show(answer: dict[str, Any]) -> None:
     from rich.console import Console
 
     from evenlane.engine.core.stats.forecast import format_spoken
+    from evenlane.engine.core.status.lines import status_lines
 
     oldest = answer["oldest_seconds"]
     since = f", the oldest for {format_spoken(oldest)}" if oldest is not None else ""
@@ -75,6 +76,8 @@ def _show(answer: dict[str, Any]) -> None:
         f"{answer['project']} in {answer['env']}: {answer['backlog']:,} wait{since}; {answer['in_flight']:,} in flight",
         soft_wrap=True,
     )
+    for line in status_lines(answer):
+        console.print(line, soft_wrap=True)
     console.print(_table(answer))
     for line in _lines(answer):
         console.print(line, soft_wrap=True)

@@ -27,7 +27,9 @@ _Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="
 _Sort = Annotated[
     str,
     typer.Option(
-        "--sort", metavar="BY", help="Sort by backlog, rate, oldest, name, arriving, in-flight, quota or gone."
+        "--sort",
+        metavar="BY",
+        help="Sort by status (default), backlog, rate, failed, dead, oldest, name, arriving, in-flight, quota or gone.",
     ),
 ]
 _Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N", help="Show at most N projects.")]
@@ -41,7 +43,7 @@ def top(
     interval: _Interval = 2.0,
     project: _Project = "",
     priority: _Priority = None,
-    sort: _Sort = "backlog",
+    sort: _Sort = "status",
     reverse: Annotated[bool, typer.Option("--reverse", help="Reverse the order.")] = False,
     limit: _Limit = None,
     totals: Annotated[bool, typer.Option("--totals", help="Show one line per project, not per priority.")] = False,
@@ -50,7 +52,9 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print one plain table: --count 1.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the busiest projects and all nodes, live: rates, backlogs, ages, quotas, and wait reasons.
+    """Show projects and all nodes, live: status, rates, backlogs, ages, quotas, and wait reasons.
+
+    Projects in trouble come first, then the busiest.
 
     In a terminal `?` lists the keys: sort, filter, explain or pause a project. Into a pipe, or with --plain, it prints
     one table after another. `?` stands for a figure that isn't known at the moment, `-` for none.

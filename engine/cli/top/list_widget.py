@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cli.top.view_state import TenantLine
 
-_STUCK = {"paused", "no_owner", "no_handler", "endpoint"}  # reasons that don't pass by themselves
+_COLOURS = {"critical": "ansi_red", "warning": "ansi_yellow"}
 _CHOSEN = Style(reverse=True)
 
 
@@ -60,10 +60,10 @@ class TenantList(OptionList):
 
 
 def style_line(text: str, line: TenantLine) -> Content:
-    """Style a line: dim without activity, yellow if it needs intervention."""
+    """Style a line: dim without activity; red or yellow, by its severity, if somebody should look."""
     figures = line.figures
-    if figures["reason"] in _STUCK:
-        return Content.styled(text, "ansi_yellow")
+    if colour := _COLOURS.get(line.tenant["status"]["severity"]):
+        return Content.styled(text, colour)
     idle = not (figures["backlog"] or figures["in_flight"] or figures["leaving"])
     return Content.styled(text, "dim" if idle else "")
 

@@ -37,15 +37,18 @@ class Table(NamedTuple):
 
 TENANTS = (
     Column("PROJECT", lambda line: line.tenant["project"] if line.first else "", "name", right=False),
-    Column("PRIORITY", lambda line: line.figures["priority"], right=False, spare=1),
+    Column("STATUS", lambda line: line.tenant["status"]["label"] if line.first else "", "status", right=False),
+    Column("PRIORITY", lambda line: line.figures["priority"], right=False, spare=3),
     Column("BACKLOG", lambda line: formatting.count(line.figures["backlog"]), "backlog"),
     Column("OLDEST", lambda line: formatting.age(line.figures), "oldest"),
-    Column("IN FLIGHT", lambda line: formatting.count(line.figures["in_flight"]), "in-flight", spare=4),
-    Column("IN/S", lambda line: formatting.rate(line.figures["arriving"]), "arriving", spare=3),
-    Column("OUT/S", lambda line: formatting.rate(line.figures["leaving"]), "rate"),
-    Column("GONE IN", lambda line: formatting.format_gone(line.figures), "gone", spare=5),
-    Column("QUOTA", lambda line: formatting.quota(line.tenant) if line.first else "", "quota", spare=2),
-    Column("WAITS FOR", lambda line: line.figures["reason"] or formatting.NOTHING, right=False),
+    Column("IN FLIGHT", lambda line: formatting.count(line.figures["in_flight"]), "in-flight", spare=7),
+    Column("IN/S", lambda line: formatting.rate(line.figures["arriving"]), "arriving", spare=5),
+    Column("HANDLED/S", lambda line: formatting.rate(line.figures["handled"]), "rate", spare=1),
+    Column("FAILED/S", lambda line: formatting.rate(line.figures["failed"]), "failed"),
+    Column("DEAD/S", lambda line: formatting.rate(line.figures["dead"]), "dead", spare=6),
+    Column("GONE IN", lambda line: formatting.format_gone(line.figures), "gone", spare=8),
+    Column("QUOTA", lambda line: formatting.quota(line.tenant) if line.first else "", "quota", spare=4),
+    Column("WAITS FOR", lambda line: line.figures["reason"] or formatting.NOTHING, right=False, spare=2),
 )
 
 NODES = (
@@ -55,7 +58,8 @@ NODES = (
     Column("IN FLIGHT", lambda node: formatting.count(node["in_flight"])),
     Column("SLOTS", lambda node: formatting.count(node["slots"]), spare=1),
     Column("IN/S", lambda node: formatting.rate(node["arriving"]), spare=2),
-    Column("OUT/S", lambda node: formatting.rate(node["leaving"])),
+    Column("HANDLED/S", lambda node: formatting.rate(node["handled"])),
+    Column("FAILED/S", lambda node: formatting.rate(node["failed"]), spare=2),
     Column("CPU", lambda node: formatting.share(node["cpu"])),
     Column("LEASE", lambda node: formatting.seconds(node["lease_seconds"]), spare=3),
     Column("LOOP LAG", lambda node: formatting.seconds(node["loop_lag_seconds"]), spare=5),
@@ -103,7 +107,7 @@ def summary(document: Mapping[str, Any], *, nodes: bool = True) -> str:
     return (
         f"{_many(living, 'node') + ', ' if nodes else ''}{_many(totals['projects'], 'project')},"
         f" {totals['backlog']:,} wait, {totals['in_flight']:,} in flight, {formatting.rate(totals['arriving'])}/s in,"
-        f" {formatting.rate(totals['leaving'])}/s out"
+        f" {formatting.rate(totals['handled'])}/s handled, {formatting.rate(totals['failed'])}/s failed"
     )
 
 
@@ -114,7 +118,8 @@ def rest(document: Mapping[str, Any], shown: Sequence[TenantLine], matching: int
     if (left := document["left_out"]) is not None and left["projects"]:
         parts.append(
             f"{_many(left['projects'], 'less busy project')} counted together: {left['backlog']:,} wait,"
-            f" {left['in_flight']:,} in flight, {formatting.rate(left['leaving'])}/s out"
+            f" {left['in_flight']:,} in flight, {formatting.rate(left['handled'])}/s handled,"
+            f" {formatting.rate(left['failed'])}/s failed"
         )
     return "; ".join(parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from evenlane.engine.core.status.status import Status
 from evenlane.engine.errors import ConfigError, InvalidName
 
 if TYPE_CHECKING:
@@ -16,27 +17,39 @@ ALL = "all"
 """The priority of a line for all priorities."""
 
 
-def _read_figure(name: str) -> Callable[[Figures], float]:
-    def value(figures: Figures) -> float:
+SortKey = tuple[float, ...]
+
+
+def _read_figure(name: str) -> Callable[[Figures], SortKey]:
+    def value(figures: Figures) -> SortKey:
         found = figures[name]
-        return -1.0 if found is None else float(found)
+        return (-1.0 if found is None else float(found),)
 
     return value
 
 
-def _read_gone(figures: Figures) -> float:
-    return float("inf") if figures["never_gone"] else _read_figure("gone_in_seconds")(figures)
+def _read_gone(figures: Figures) -> SortKey:
+    return (float("inf"),) if figures["never_gone"] else _read_figure("gone_in_seconds")(figures)
 
 
-SORTS: Mapping[str, Callable[[Figures], float]] = {
+def _read_status(figures: Figures) -> SortKey:
+    """The most urgent status has the highest value; of several projects with it, the one with most waiting."""
+    severity, name = Status.read(figures["status"]).urgency
+    return -severity, -name, figures["backlog"]
+
+
+SORTS: Mapping[str, Callable[[Figures], SortKey]] = {
+    "status": _read_status,
     "backlog": _read_figure("backlog"),
     "oldest": _read_figure("oldest_seconds"),
     "in-flight": _read_figure("in_flight"),
     "arriving": _read_figure("arriving"),
-    "rate": _read_figure("leaving"),
+    "rate": _read_figure("handled"),
+    "failed": _read_figure("failed"),
+    "dead": _read_figure("dead"),
     "gone": _read_gone,
     "quota": _read_figure("qps"),
-    "name": lambda _figures: 0.0,
+    "name": lambda _figures: (),
 }
 """Sort orders: by name ascending, by others descending; unknown values come last, equal ones are in name order."""
 
@@ -48,7 +61,7 @@ class ViewState(NamedTuple):
 
     project: str = ""
     priority: str | None = None
-    sort: str = "backlog"
+    sort: str = "status"
     reverse: bool = False
     limit: int | None = None
     totals: bool = False
@@ -127,7 +140,7 @@ def _select_figures(tenant: Figures, choice: ViewState) -> Figures:
     if choice.priority is None:
         return whole(tenant)
     band = next(band for band in tenant["priorities"] if band["priority"] == choice.priority)
-    return {**band, "qps": tenant["qps"]}
+    return {**band, "qps": tenant["qps"], "status": tenant["status"]}
 
 
 def _is_active(figures: Figures) -> bool:

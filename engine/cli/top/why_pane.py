@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.core.stats.forecast import format_spoken
+from evenlane.engine.core.status.lines import status_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ def why_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     oldest = answer["oldest_seconds"]
     since = f", the oldest for {format_spoken(oldest)}" if oldest is not None else ""
     yield f"{answer['project']}: {answer['backlog']:,} wait{since}; {answer['in_flight']:,} in flight"
+    yield from status_lines(answer)
     sentences: dict[str, str] = {}
     for part in answer["priorities"]:
         yield from _priority(part)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class QueueStats:
-    """Totals of one queue: messages (a delayed one arrives twice, at its put and when it is due), outcomes, and times
-    in ns.
+    """Totals of one queue: messages, outcomes, and times in ns. engine/core/stats/flow_counts.py defines the counts; a
+    backlog that the node takes over counts in `arrived`, too.
 
     `published` has the values that were last published as metrics. The last three are for reports
     (engine/telemetry/metering): `waits` counts messages by their wait until their handler began, in the buckets of
@@ -40,6 +40,6 @@ class QueueStats:
         self.waited: dict[str, float] | None = None
 
     @property
-    def failed(self) -> int:
-        """Attempts that failed, plus messages that expired."""
-        return self.retried + self.dead + self.expired
+    def flow(self) -> tuple[int, int, int, int, int, int]:
+        """The counts in the order of `FlowCounts`."""
+        return self.arrived, self.handled, self.retried, self.dead, self.expired, self.dropped

@@ -8,19 +8,27 @@ from evenlane.quota.topics.topic import Topic  # noqa: TC001 - msgspec reads it
 
 
 class Rates(msgspec.Struct, frozen=True):
-    """Rates in msg/s, measured over `seconds`; 0 seconds if unknown. `failed` are unsuccessful attempts and expired
-    messages.
+    """Rates in msg/s of the counts that `engine.core.stats.flow_counts` defines, measured over `seconds`; 0 seconds if
+    unknown. `failed` includes `dead`.
     """
 
     arriving: float = 0.0
     handled: float = 0.0
     failed: float = 0.0
     seconds: float = 0.0
+    dead: float = 0.0
+    expired: float = 0.0
+    dropped: float = 0.0
 
     @property
     def leaving(self) -> float:
-        """The rate at which the backlog shrinks."""
-        return self.handled + self.failed
+        """The rate at which messages leave their queues."""
+        return self.taken + self.dropped
+
+    @property
+    def taken(self) -> float:
+        """The rate at which they leave by themselves: a person who drops a backlog says nothing about the future."""
+        return self.handled + self.failed + self.expired
 
     @property
     def is_known(self) -> bool:
@@ -52,7 +60,8 @@ class NodeAnswer(msgspec.Struct):
     """One node's report of a project. `deepest` is the number of messages in its largest group; `waited_s` the period
     (s) that `waited` covers; `may_use` the rate (msg/s) of the node's part of the topic; `partitions` those that it
     serves (None: an older release doesn't say). `lost` is the project's topic if it is in effect on the node although
-    etcd has lost it.
+    etcd has lost it. `error` is the project's last one there; `failing_s` is for how long (s) every attempt has failed,
+    None if one has succeeded, or none was made.
     """
 
     node: str
@@ -65,3 +74,5 @@ class NodeAnswer(msgspec.Struct):
     may_use: float | None = None
     partitions: list[int] | None = None
     lost: Topic | None = None
+    error: str = ""
+    failing_s: float | None = None

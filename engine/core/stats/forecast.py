@@ -15,6 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.records.backlog_answer import Rates
+from evenlane.engine.core.stats.flow_counts import FlowCounts  # noqa: TC001 - a compiled NamedTuple needs it
 from evenlane.quota.topics.fields import MOST_QPS
 
 if TYPE_CHECKING:
@@ -30,12 +31,10 @@ MEASURED_AGAIN = "rates are being measured again, as partitions have just moved"
 
 
 class Sample(NamedTuple):
-    """A project's counters on one node at `at` (monotonic ns), since the node's start."""
+    """A project's counts on one node at `at` (monotonic ns), since the node's start."""
 
     at: int
-    arrived: int
-    handled: int
-    failed: int
+    counts: FlowCounts
 
 
 UNKNOWN = Rates()
@@ -46,11 +45,15 @@ def measure_rates(first: Sample, last: Sample) -> Rates:
     if last.at <= first.at:
         raise ValueError(f"a rate needs two instants, not {first.at} and {last.at}")
     seconds = (last.at - first.at) / _SECOND
+    before, now = first.counts, last.counts
     return Rates(
-        (last.arrived - first.arrived) / seconds,
-        (last.handled - first.handled) / seconds,
-        (last.failed - first.failed) / seconds,
-        seconds,
+        arriving=(now.arrived - before.arrived) / seconds,
+        handled=(now.handled - before.handled) / seconds,
+        failed=(now.failed - before.failed) / seconds,
+        seconds=seconds,
+        dead=(now.dead - before.dead) / seconds,
+        expired=(now.expired - before.expired) / seconds,
+        dropped=(now.dropped - before.dropped) / seconds,
     )
 
 
@@ -62,10 +65,13 @@ def add_rates(rates: Iterable[Rates]) -> Rates:
     if not all(rate.is_known for rate in each):
         return UNKNOWN
     return Rates(
-        sum([rate.arriving for rate in each], 0.0),
-        sum([rate.handled for rate in each], 0.0),
-        sum([rate.failed for rate in each], 0.0),
-        min((rate.seconds for rate in each), default=0.0),
+        arriving=sum([rate.arriving for rate in each], 0.0),
+        handled=sum([rate.handled for rate in each], 0.0),
+        failed=sum([rate.failed for rate in each], 0.0),
+        seconds=min((rate.seconds for rate in each), default=0.0),
+        dead=sum([rate.dead for rate in each], 0.0),
+        expired=sum([rate.expired for rate in each], 0.0),
+        dropped=sum([rate.dropped for rate in each], 0.0),
     )
 
 
@@ -136,7 +142,7 @@ def is_stopped(topic: Topic | None) -> bool:
 
 def predict_rate(load: ForecastInput) -> float:
     """The rate (msg/s) at which the backlog will shrink, as far as it can be predicted."""
-    topic, measured = load.topic, load.rates.leaving
+    topic, measured = load.topic, load.rates.taken
     if topic is None or is_stopped(topic):
         return 0.0
     if load.reason == "quota" and measured * load.rates.seconds < _ENOUGH:

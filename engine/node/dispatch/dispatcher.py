@@ -221,6 +221,7 @@ class Dispatcher:
             for refusal in refused:
                 self._failure_log.log_refusal(message, refusal)
             if refused[0].fatal:
+                queue.stats.dead += 1
                 self._bury(grant, entry, str(refused[0]), now)
                 return True
         if not is_expired(entry, queue.rules.ttl, now + self._clock.offset):
@@ -231,25 +232,25 @@ class Dispatcher:
     def _expire(self, grant: Grant[Queue], entry: Entry, now: int) -> None:
         queue = grant.queue
         self._counters.expired += 1
+        queue.stats.expired += 1
         topic = queue.rules.topic
         if topic is not None and topic.dead_letter_expired:
             self._bury(grant, entry, "expired", now)
             return
         lane, place = entry[0], MessageRef(entry[0], entry[1])
         self._eligibility.forgo(place)
-        queue.stats.expired += 1
         self._settlement.settle(lane, entry[1], lane.generation)
         self._eligibility.free(queue, place)
 
     def _bury(self, grant: Grant[Queue], entry: Entry, reason: str, now: int) -> None:
         """Dead-letter a message without an attempt. It is charged, so that dead letters don't exceed the quota either.
+        The caller has counted it.
 
         After this commit, the cancel of `_refuse` has no effect.
         """
         queue = grant.queue
         grant.commit(now)
         self._scheduler.finish(queue, now, 0)
-        queue.stats.dead += 1
         mark = entry[0].marks.of.get(entry[1], 0)
         message = Message(entry, queue, self._env, self._id, now_ns(), mark)
         message.recorded = _is_recorded(queue, entry, mark)

@@ -10,6 +10,7 @@ from evenlane.engine.base.log_throttle import LogThrottle
 from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
 from evenlane.engine.core.message.error_text import failure, find_origin, format_traceback, shorten
 from evenlane.engine.core.message.log_fields import lane_fields, message_fields
+from evenlane.engine.node.settle.last_errors import LastErrors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,12 +29,14 @@ class FailureLog:
     """Throttles these log events. In each ten seconds it logs the first failed attempt per project and type of error,
     and the first five dead letters per project; the rest is summed up in one line.
 
-    `error_texts`: log the text of a handler's exception, and its traceback at level debug, too. `on_dead(message,
-    reason)` is called for each dead letter of a queue, logged or not.
+    `last_errors` has each project's last error, logged or not. `error_texts`: log the text of a handler's exception,
+    and its traceback at level debug, too. `on_dead(message, reason)` is called for each dead letter of a queue, logged
+    or not.
     """
 
     def __init__(self, *, error_texts: bool = True, on_dead: Callable[[Message, str], None] | None = None) -> None:
         self._error_texts, self._on_dead = error_texts, on_dead
+        self.last_errors = LastErrors()
         self._failed = LogThrottle(1, _log_more_failed)
         self._dead = LogThrottle(_MOST_DEAD_LETTERS, _log_more_dead)
         self._refused = LogThrottle(1, _log_more_refused)
@@ -43,6 +46,8 @@ class FailureLog:
 
     def log_failure(self, message: Message, error: BaseException, follows: str) -> None:
         """An attempt ended with `error`."""
+        if self.last_errors.is_due(message.project):
+            self.last_errors.note(message.project, failure(error, with_text=self._error_texts))
         if self._failed.may_log(message.project, type(error).__name__):
             _log.warning(
                 "an attempt failed",
@@ -58,6 +63,8 @@ class FailureLog:
         """The message was dead-lettered."""
         if self._on_dead is not None:
             self._on_dead(message, reason)
+        if self.last_errors.is_due(message.project):
+            self.last_errors.note(message.project, reason)
         if self._dead.may_log(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 

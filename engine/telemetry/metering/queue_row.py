@@ -66,10 +66,7 @@ class QueueReading(NamedTuple):
 def read(queue: Queue, backlog: int, in_flight: int) -> QueueReading:
     """Read all figures at one moment, so that they are consistent with each other."""
     stats = queue.stats
-    counters = (
-        stats.arrived, stats.handled, stats.retried, stats.dead, stats.expired, stats.dropped, stats.attempts,
-        stats.dwelt // _MS, stats.ran // _MS,
-    )  # fmt: skip
+    counters = (*stats.flow, stats.attempts, stats.dwelt // _MS, stats.ran // _MS)
     waited = {reason: int(ns) // _TENTH for reason, ns in stats.waited.items()} if stats.waited else {}
     at = head_waits_since(queue) if backlog else None
     place = place_of_head(queue) if backlog and at is None else None

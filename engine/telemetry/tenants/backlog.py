@@ -55,7 +55,7 @@ class TenantBacklog:
     def is_at_rest(self) -> bool:
         """Whether nothing waits or runs, and nothing came or went during the measurement."""
         rates = self.rates
-        still = rates is not None and not (rates.arriving or rates.handled or rates.failed)
+        still = rates is not None and not (rates.arriving or rates.leaving)
         return still and not (self.backlog or self.in_flight or self.reasons)
 
     def add(self, look: QueueSample) -> None:
@@ -85,7 +85,7 @@ def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps:
     it and all higher ones are. `topic` is the node's part of the topic.
     """
     measured = [each.rates for each in bands if each.rates is not None]
-    handled, failed = sum(rates.handled for rates in measured), sum(rates.failed for rates in measured)
+    taken = sum(rates.taken for rates in measured)
     reason = _most_frequent(bands)
     waiting, arriving = 0, 0.0
     for each in bands:
@@ -97,7 +97,7 @@ def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps:
         arriving += each.rates.arriving
         if not each.backlog:
             continue
-        rates = Rates(arriving, handled, failed, each.rates.seconds)
+        rates = Rates(arriving=arriving, handled=taken, seconds=each.rates.seconds)
         seconds, _ = predict_end(ForecastInput(waiting, 0, rates, topic, reason, max_group_qps))
         each.empty_in = float("inf") if seconds is None else seconds
 

@@ -6,6 +6,7 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
+from evenlane.engine.core.stats.flow_counts import FlowCounts
 from evenlane.engine.core.stats.forecast import LONGEST, Sample, SampleHistory, measure_rates
 
 if TYPE_CHECKING:
@@ -34,14 +35,13 @@ class TenantFlow(NamedTuple):
     missing: int = 0
 
     @property
-    def failed(self) -> int:
-        """Attempts that failed, and messages that expired."""
-        return self.retried + self.dead + self.expired
+    def counts(self) -> FlowCounts:
+        return FlowCounts(self.arrived, self.handled, self.retried, self.dead, self.expired, self.dropped)
 
     @property
     def moved(self) -> int:
         """Messages that came or went."""
-        return self.arrived + self.handled + self.failed
+        return self.arrived + self.counts.left
 
     def plus(self, other: TenantFlow) -> TenantFlow:
         return TenantFlow(*map(add, self, other))
@@ -55,10 +55,7 @@ def measure_flow(queue: Queue) -> TenantFlow:
     goes doesn't change the sums of others.
     """
     stats = queue.stats
-    now = (
-        stats.arrived, stats.handled, stats.retried, stats.dead, stats.expired, stats.dropped, stats.attempts,
-        stats.dwelt, stats.ran, stats.missing,
-    )  # fmt: skip
+    now = (*stats.flow, stats.attempts, stats.dwelt, stats.ran, stats.missing)
     published = stats.published or NOTHING
     if now == published:
         return NOTHING
@@ -109,7 +106,7 @@ class GrowthRates:
     def measure(self, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
         """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
         self.at = now
-        sample = Sample(now, counted.arrived, counted.handled, counted.failed)
+        sample = Sample(now, counted.counts)
         first = self._history.find_before(now, max(LONGEST, 2 * round_ns))
         self._history.add(sample)
         return None if first is None else measure_rates(first, sample)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from evenlane.engine.core.stats.forecast import add_rates
 from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.records.backlog_answer import Rates
     from evenlane.engine.telemetry.tenants.backlog import QueueSample
     from evenlane.quota.topics.topic import Topic
 
@@ -40,8 +42,9 @@ class TenantRegistry:
     """Figures of all tenants. `table` has the findings of the last complete round, which took `round_s`; `counted` and
     `waits` never decrease. `left_out` counts projects without a label of their own. `quotas` has the rates (msg/s) that
     the node may take of named projects' topics, including loans. `indexed` counts messages that queues know
-    individually; `loads` has the node's load. `projects` must be a view of all projects with queues on the node,
-    including silent ones; None: those that are looked at.
+    individually; `loads` has the node's load. `failing_since` has, for named projects, when the first of the attempts
+    failed that no success has followed (monotonic ns). `projects` must be a view of all projects with queues on the
+    node, including silent ones; None: those that are looked at.
     """
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float, *, recovery_s: float = 60.0) -> None:
@@ -53,6 +56,7 @@ class TenantRegistry:
         self.counted: dict[Place, TenantFlow] = {}
         self.table: dict[Place, TenantBacklog] = {}
         self.quotas: dict[str, float] = {}
+        self.failing_since: dict[str, int] = {}
         self.left_out = self.indexed = 0
         self.round_s = 0.0
         self.projects: Collection[str] | None = None
@@ -80,7 +84,7 @@ class TenantRegistry:
         self.usage.clear()
         self.loads.clear()
         self._began, self._weight = None, 0.0
-        self.table, self._round, self.quotas, self.indexed = {}, {}, {}, 0
+        self.table, self._round, self.quotas, self.indexed, self.failing_since = {}, {}, {}, 0, {}
         self.measure_again()
 
     def measure_again(self) -> None:
@@ -91,6 +95,16 @@ class TenantRegistry:
     def on_rules_change(self) -> None:
         """Note that topics, or the node's parts of them, may have changed since the last round."""
         self._labels_at_rest.clear()
+
+    def rates_of(self, project: str) -> Rates | None:
+        """Return the rates of all priorities together as of the last round; None while one is unknown, or if the
+        project has no label of its own.
+        """
+        if project == OTHER:
+            return None
+        found = [self.table.get((project, band)) for band in range(len(self.priorities))]
+        rates = [each.rates for each in found if each is not None and each.rates is not None]
+        return add_rates(rates) if len(rates) == len(found) else None
 
     # ---- one round
 
@@ -143,6 +157,7 @@ class TenantRegistry:
                 self.counted[label, band] = self.counted.get((label, band), TenantFlow()).plus(flow)
                 self._grown.add((label, band))
             self._labels.note_moved(project, sum(flow.moved for flow in by_band))
+            self._note_failures(label, by_band)
             waited = self._weight if project in competing else 0.0
             competing.discard(project)
             self._use(project, by_band, waited, weight_of)
@@ -150,6 +165,12 @@ class TenantRegistry:
         for project in competing:
             self._use(project, (), self._weight, weight_of)
             yield
+
+    def _note_failures(self, label: str, by_band: Sequence[TenantFlow]) -> None:
+        if any(flow.handled for flow in by_band):
+            self.failing_since.pop(label, None)
+        elif label != OTHER and self._began is not None and any(flow.counts.failed for flow in by_band):
+            self.failing_since.setdefault(label, self._began)
 
     def _use(self, project: str, flows: Iterable[TenantFlow], waited: float, weight_of: Callable[[str], float]) -> None:
         ran, attempts, arrived = 0, 0, 0
@@ -281,6 +302,7 @@ class TenantRegistry:
         self.waits.drop(label)
         self._labels_at_rest.discard(label)
         self._topics.pop(label, None)
+        self.failing_since.pop(label, None)
         for band in range(len(self.priorities)):
             for known in (self.counted, self.table, self._paces):
                 known.pop((label, band), None)

@@ -12,6 +12,7 @@ from evenlane.engine.cli.top.app import TopApp
 from evenlane.engine.cli.top.dialogs import ConfirmDialog, HelpDialog
 from evenlane.engine.cli.top.list_widget import TenantList
 from evenlane.engine.cli.top.view_state import ViewState
+from evenlane.engine.core.status.status import OK
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from tests.cli.top.test_top import ACME, EXAMPLE, IDLE, PAUSED, shown
 from tests.support.until import until
@@ -36,7 +37,8 @@ class FakeSource:
             raise EvenlaneError("no answer came")
         return {
             "project": project, "backlog": 7, "oldest_seconds": 5.2, "in_flight": 0, "priorities": [],
-            "rates": {"sentence": "none"}, "forecast": {"sentence": "gone soon"}, "notes": [],
+            "status": OK.describe(), "also": [], "rates": {"sentence": "none"},
+            "forecast": {"sentence": "gone soon"}, "notes": [],
         }  # fmt: skip
 
     async def switch(self, project, verb):
@@ -81,7 +83,7 @@ async def pressed(pilot, *keys):
 async def test_screen_shows_the_same_as_plain_output():
     async with running() as (app, *_):
         assert ["acme", "mid", "globex", "initech"] == listed(app)
-        assert text(app, "columns").startswith("PROJECT  PRIORITY  BACKLOG▼")
+        assert text(app, "columns").startswith("PROJECT  STATUS▼")
         assert "55 wait" in text(app, "head")
         assert text(app, "nodes").splitlines()[1].startswith("a*")
         assert "4,900 less busy projects" in text(app, "rest")
@@ -90,12 +92,12 @@ async def test_screen_shows_the_same_as_plain_output():
 
 async def test_keys_and_clicks_sort():
     async with running() as (app, _, pilot):
-        await pressed(pilot, "s")
+        await pressed(pilot, "s", "s")
         assert ("oldest", ["globex", "acme"]) == (app.choice.sort, listed(app)[:2])
         assert "OLDEST▼" in text(app, "columns")
         await pressed(pilot, "r")
         assert ("initech", True) == (listed(app)[0], "OLDEST▲" in text(app, "columns"))
-        await pressed(pilot, "S", "S")
+        await pressed(pilot, "S", "S", "S")
         assert ("name", False, ["acme", "mid", "globex", "initech"]) == (
             app.choice.sort, app.choice.reverse, listed(app),
         )  # fmt: skip

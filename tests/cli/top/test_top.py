@@ -9,11 +9,13 @@ from evenlane.engine.cli.top.plain import page
 from evenlane.engine.cli.top.table import NODES, TENANTS, rest, table
 from evenlane.engine.cli.top.view_state import ViewState, lines, narrow, tenants, whole
 from evenlane.engine.cli.top.why_pane import why_lines
+from evenlane.engine.core.status.status import Status
 from tests.support.overview_answers import NOW, cluster
 
 
 def band(backlog=0, **fields):
-    return Band(backlog, oldest_s=fields.pop("oldest_s", 1.0 if backlog else None), **fields)
+    fields = {"oldest_s": 1.0 if backlog else None, "handled": fields.get("leaving", 0.0), **fields}
+    return Band(backlog, **fields)
 
 
 ACME = Row(
@@ -35,7 +37,11 @@ def shown(*rows, rest=None, nodes="a", **fields):
     return document(cluster(*nodes, **fields), [reported], NOW)
 
 
-EXAMPLE = shown(ACME, PAUSED, IDLE, rest=Rest(4_900, [Band(5, 1, leaving=2.0), Band(), Band()]))
+EXAMPLE = shown(ACME, PAUSED, IDLE, rest=Rest(4_900, [band(5, in_flight=1, leaving=2.0), Band(), Band()]))
+
+
+def status(name, label, sentence, remedy=""):
+    return Status(name, "warning", label, sentence, remedy).describe()
 
 
 # ---- selection
@@ -142,7 +148,10 @@ def test_page_without_nodes(golden):
 
 def test_page_summarises_hidden_tenants():
     first, *_ = [line for line in page(EXAMPLE, ViewState(limit=1)) if "more" in line]
-    assert "2 more of these; 4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s out" == first
+    assert (
+        "2 more of these; 4,900 less busy projects counted together: 5 wait, 1 in flight, 2/s handled, 0/s failed"
+        == first
+    )
     assert "no project matches" in [*page(EXAMPLE, ViewState(project="nobody"))]
     assert "" == rest(shown(ACME), lines(shown(ACME), ViewState()), 1)
 
@@ -152,7 +161,7 @@ def test_table_fits_the_width(room):
     """A narrow terminal loses the less important columns first, then ends of names."""
     long = Row("a-project-with-quite-a-long-name-" + "x" * 30, ACME.bands, 2, "active", 100.0, 60.0)
     made = table(TENANTS, lines(shown(long, PAUSED), ViewState()), room)
-    needed = {"PROJECT", "BACKLOG", "OLDEST", "OUT/S", "WAITS FOR"}
+    needed = {"PROJECT", "STATUS", "BACKLOG", "OLDEST", "FAILED/S"}
     assert needed <= {column.name for _, column in made.columns}
     assert {line[: len("a-proje")] for line in made.lines[:1]} == {"a-proje"}
     if room >= 60:
@@ -166,7 +175,7 @@ def test_table_fits_the_width(room):
 def test_silent_node_has_no_figures():
     made = table(NODES, shown(nodes=["a", "b"])["nodes"])
     (silent,) = [line for line in made.lines if line.startswith("b")]
-    assert ["b", "4", "?", "?", "?", "?", "?", "0%", "?", "?", "?", "host"] == silent.split()
+    assert ["b", "4", "?", "?", "?", "?", "?", "?", "0%", "?", "?", "?", "host"] == silent.split()
 
 
 def test_why_pane_shows_active_priorities(golden):
@@ -174,6 +183,8 @@ def test_why_pane_shows_active_priorities(golden):
     waits = {"reason": "quota", "groups": 2, "messages": 7, "sentence": "the topic's 5 msg/s are used up"}
     reported = {
         "project": "acme", "backlog": 7, "oldest_seconds": 5.2, "in_flight": 1, "notes": ["node a: it lags"],
+        "status": status("over_quota", "over quota 3 x", "it offers 3 x its quota", "its producer slows down"),
+        "also": [status("expiring", "expiring 10 %", "1/s expire", "its producer slows down")],
         "priorities": [
             {"priority": "high", **part},
             {"priority": "mid", **part, "waiting": 7, "oldest_seconds": 5.2, "delayed": 2, "reasons": [waits]},

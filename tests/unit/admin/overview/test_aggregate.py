@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.admin.overview.aggregate import main_reason, merge_bands
+from evenlane.engine.admin.overview.aggregate import merge_bands
 from evenlane.engine.admin.overview.messages import Band
+from evenlane.engine.core.status.words import main_reason
 from tests.support.overview_answers import bands
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenlane.engine.admin.overview.document import document
-from evenlane.engine.admin.overview.messages import Band, NodeOverview, ProcessVitals, Rest, Row
+from evenlane.engine.admin.overview.messages import RATES, Band, NodeOverview, ProcessVitals, Rest, Row
 from evenlane.ring.membership.records import NodeRecord
 from tests.support.overview_answers import NOW, PRIORITIES, answers, cluster, row
 
@@ -53,26 +53,37 @@ def test_totals_are_sums_independent_of_the_order_of_answers(answers, chance: ra
 @settings(max_examples=25)
 @given(answers())
 def test_busiest_projects_come_first(answers):
+    """X13: but projects that fail or expire come before them, as they may have no backlog."""
     shown = overview_document(cluster("a", "b", "c"), *answers)["tenants"]
-    ranks = [(-tenant["backlog"], -(tenant["leaving"] or 0.0), tenant["project"]) for tenant in shown]
+    ranks = [
+        (
+            not (tenant["failed"] or tenant["expired"]),
+            -tenant["backlog"],
+            -(tenant["leaving"] or 0.0),
+            tenant["project"],
+        )
+        for tenant in shown
+    ]
     assert sorted(ranks) == ranks
     assert {row.project for answer in answers for row in answer.rows} == {tenant["project"] for tenant in shown}
 
 
 def test_project_on_two_nodes_is_added_up():
     """Counts, rates and quotas add up; the greatest age and forecast count, and the newest topic."""
-    one = Row("acme", [Band(), Band(4, 1, 9.0, 2.0, 1.0, 4.0, False, {"quota": 2}), Band()], 5, "paused", 100.0, 60.0)
-    other = Row(
-        "acme", [Band(), Band(3, 2, 5.0, 1.0, 1.5, 8.0, False, {"fairness": 1}), Band()], 4, "active", 90.0, 40.0
-    )
+    mine = Band(4, 1, 9.0, 2.0, 1.0, 4.0, False, {"quota": 2}, 0.5, 0.25, 0.125, 0.25)
+    one = Row("acme", [Band(), mine, Band()], 5, "paused", 100.0, 60.0)
+    theirs = Band(3, 2, 5.0, 1.0, 1.5, 8.0, False, {"fairness": 1}, 1.0, 0.5, 0.0, 0.0)
+    other = Row("acme", [Band(), theirs, Band()], 4, "active", 90.0, 40.0)
     (tenant,) = overview_document(cluster("a", "b"), NodeOverview("a", [one]), NodeOverview("b", [other]))["tenants"]
+    rates = {"arriving": 3.0, "leaving": 2.5, "handled": 1.5, "failed": 0.75, "dead": 0.125, "expired": 0.25}
     assert {
         "project": "acme", "state": "paused", "deleted": False, "qps": 100.0, "quota_now": 100.0, "backlog": 7,
-        "oldest_seconds": 9.0, "in_flight": 3, "arriving": 3.0, "leaving": 2.5, "reason": "quota",
-    } == {key: value for key, value in tenant.items() if key != "priorities"}  # fmt: skip
+        "oldest_seconds": 9.0, "in_flight": 3, **rates, "reason": "quota", "also": [],
+    } == {key: value for key, value in tenant.items() if key not in {"priorities", "status"}}  # fmt: skip
+    assert "paused" == tenant["status"]["name"]
     high, mid, low = tenant["priorities"]
     assert {
-        "priority": "mid", "backlog": 7, "oldest_seconds": 9.0, "in_flight": 3, "arriving": 3.0, "leaving": 2.5,
+        "priority": "mid", "backlog": 7, "oldest_seconds": 9.0, "in_flight": 3, **rates,
         "reason": "quota", "reasons": {"fairness": 1, "quota": 2}, "gone_in_seconds": 8.0, "never_gone": False,
     } == mid  # fmt: skip
     assert ("high", None, None, {}, 0.0) == (
@@ -110,13 +121,14 @@ def test_document_has_the_fields_of_the_contract():
     assert {
         "id": "w-0", "answered": True, "http": "http://127.0.0.1:1", "host": "h", "version": "2", "leader": True,
         "partitions": [*range(8)], "generation": 7, "backlog": 7, "in_flight": 0, "slots": 64, "arriving": 0.0,
-        "leaving": 0.0, "cpu": 0.31, "lease_seconds": 6.8, "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.01,
+        "leaving": 0.0, "handled": 0.0, "failed": 0.0, "dead": 0.0, "expired": 0.0, "cpu": 0.31, "lease_seconds": 6.8,
+        "loop_lag_seconds": 0.004, "settle_lag_seconds": 0.01,
         "troubles": {},
     } == node  # fmt: skip
     left = whole["left_out"]
-    assert {"projects", "backlog", "in_flight", "arriving", "leaving", "priorities"} == set(left)
+    assert {"projects", "backlog", "in_flight", "priorities", *RATES} == set(left)
     assert (2, 3, [1, 2, 0]) == (left["projects"], left["backlog"], [part["backlog"] for part in left["priorities"]])
-    assert {"projects": 3, "backlog": 7, "in_flight": 0, "arriving": 0.0, "leaving": 0.0} == whole["totals"]
+    assert {"projects": 3, "backlog": 7, "in_flight": 0, **dict.fromkeys(RATES, 0.0)} == whole["totals"]
     assert (8, [], []) == (whole["partitions"], whole["unowned"], whole["notes"])
 
 

@@ -8,6 +8,7 @@ import pytest
 from evenlane.engine.admin.overview.messages import NodeOverview
 from evenlane.engine.admin.overview.responder import OverviewResponder
 from evenlane.engine.core.ports import Disconnected
+from evenlane.engine.node.settle.last_errors import LastErrors
 from tests.support.node.world import turns
 from tests.support.tenant_rounds import NOW, go_round, look, tenants
 from tests.support.until import until
@@ -38,6 +39,7 @@ async def served(request):
     go_round(known, 0, look(backlog=5, reason="quota", head_at=NOW))
     node = SimpleNamespace(
         id="a", store=SimpleNamespace(max_payload=1 << 20), queues=SimpleNamespace(projects=1),
+        last_errors=LastErrors(),
         partitions={
             number: SimpleNamespace(opened=number > 0, lane=SimpleNamespace(is_catching_up=number == 1))
             for number in range(5)

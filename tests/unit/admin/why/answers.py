@@ -1,6 +1,6 @@
 """Questions and answers of `evenlane why`."""
 
-from evenlane.engine.admin.why.document import Question
+from evenlane.engine.admin.why.question import Question
 from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
 from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
 from evenlane.quota.topics.topic import Topic

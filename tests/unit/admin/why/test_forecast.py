@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.admin.why.document import Question, document
+from evenlane.engine.admin.why.document import document
+from evenlane.engine.admin.why.question import Question
 from evenlane.engine.admin.why.responder import QueueInspector
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler

@@ -112,4 +112,4 @@ async def test_retry_leaves_the_backlog_and_arrives_again():
         await world.put()
         await until(lambda: node.counters.handled == 1)
         (queue,) = node.queues.of_project("acme")
-        assert (2, 1, 1) == (queue.stats.arrived, queue.stats.handled, queue.stats.failed)
+        assert (2, 1, 1) == (queue.stats.arrived, queue.stats.handled, queue.stats.retried)

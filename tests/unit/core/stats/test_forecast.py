@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evenlane.engine.core.records.backlog_answer import Rates
+from evenlane.engine.core.stats.flow_counts import FlowCounts
 from evenlane.engine.core.stats.forecast import (
     MEASURED_AGAIN,
     UNKNOWN,
@@ -47,14 +48,17 @@ def load(**fields) -> ForecastInput:
 
 
 def test_rates_are_differences_per_second():
-    """X7, computed by hand: 10 arrived, 6 were handled and 2 failed in 2 s."""
-    rates = measure_rates(Sample(5 * SECOND, 100, 50, 1), Sample(7 * SECOND, 110, 56, 3))
-    assert (Rates(5.0, 3.0, 1.0, 2.0), 4.0) == (rates, rates.leaving)
+    """X7, computed by hand, in 2 s: 10 arrived, 6 were handled, 2 failed (one for good), 4 expired, 6 were dropped."""
+    rates = measure_rates(
+        Sample(5 * SECOND, FlowCounts(100, 50, 1)), Sample(7 * SECOND, FlowCounts(110, 56, 2, 1, 4, 6))
+    )
+    assert Rates(5.0, 3.0, 1.0, 2.0, dead=0.5, expired=2.0, dropped=3.0) == rates
+    assert (9.0, 6.0) == (rates.leaving, rates.taken)
 
 
 def test_rate_needs_two_instants():
     with pytest.raises(ValueError, match="two instants"):
-        measure_rates(Sample(5, 0, 0, 0), Sample(5, 1, 1, 1))
+        measure_rates(Sample(5, FlowCounts()), Sample(5, FlowCounts(1, 1, 1)))
 
 
 def test_rates_of_several_nodes_add_up():
@@ -71,7 +75,7 @@ def test_sum_with_an_unknown_rate_is_unknown():
 
 def test_history_reaches_back_as_far_as_asked():
     history = SampleHistory(SECOND)
-    history.add(Sample(0, 0, 0, 0))
+    history.add(Sample(0, FlowCounts()))
     assert history.find_before(40 * SECOND, 60 * SECOND) is not None
     assert history.find_before(61 * SECOND, 60 * SECOND) is None
 
@@ -79,10 +83,10 @@ def test_history_reaches_back_as_far_as_asked():
 def test_history_measures_from_the_oldest_sample_of_30_seconds():
     history = SampleHistory(SECOND)
     assert history.find_before(0) is None
-    samples = [Sample(at * SECOND, at, 0, 0) for at in (10, 12, 39)]
+    samples = [Sample(at * SECOND, FlowCounts(at)) for at in (10, 12, 39)]
     for sample in samples:
         history.add(sample)
-    history.add(Sample(39 * SECOND + 1, 0, 0, 0))  # too close to the previous sample
+    history.add(Sample(39 * SECOND + 1, FlowCounts()))  # too close to the previous sample
     assert samples[0] == history.find_before(40 * SECOND)
     assert samples[1] == history.find_before(41 * SECOND)
     assert samples[2] == history.find_before(60 * SECOND)
@@ -95,7 +99,7 @@ def test_history_measures_from_the_oldest_sample_of_30_seconds():
 def test_history_sample_is_1_to_30_seconds_old(instants, now):
     history = SampleHistory(SECOND)
     for at in instants:
-        history.add(Sample(at * SECOND, 0, 0, 0))
+        history.add(Sample(at * SECOND, FlowCounts()))
     found = history.find_before(now * SECOND)
     assert found is None or 1 <= now - found.at // SECOND <= 30
 

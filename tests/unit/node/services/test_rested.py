@@ -1,14 +1,17 @@
 """Silent projects aren't sampled: their measurements are as if they were sampled in each interval (X7, W)."""
 
+from operator import add
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evenlane.engine.core.scheduler.interface import QuotaUse
+from evenlane.engine.core.stats.flow_counts import FlowCounts
 from evenlane.engine.core.stats.forecast import LONGEST, Sample, SampleHistory
 from evenlane.engine.node.services.quota_demand import QueueDemand, QuotaDemand
 
 SECOND = 1_000_000_000
-START = Sample(0, 0, 0, 0)
+START = Sample(0, FlowCounts())
 APART = st.integers(SECOND, 5 * SECOND)
 COUNTS = st.tuples(*[st.integers(0, 50)] * 3)
 MEASURED = st.lists(st.tuples(st.integers(1, 8 * SECOND), COUNTS), min_size=1, max_size=50)
@@ -28,7 +31,7 @@ class EverySample:
     def rested(self, until):
         while self.samples[-1].at + self.apart <= until:
             last = self.samples[-1]
-            self.add(Sample(last.at + self.apart, last.arrived, last.handled, last.failed))
+            self.add(Sample(last.at + self.apart, last.counts))
 
     def before(self, now):
         recent = [each for each in self.samples if each.at >= now - LONGEST]
@@ -37,7 +40,7 @@ class EverySample:
 
 def measured(measurements, last=START):
     for gap, counts in measurements:
-        last = Sample(last.at + gap, *(old + new for old, new in zip(last[1:], counts, strict=True)))
+        last = Sample(last.at + gap, FlowCounts(*map(add, last.counts, counts)))
         yield last
 
 
