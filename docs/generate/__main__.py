@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PARTS = {
     "docs/reference/cli.md": "cli_part",
     "docs/reference/settings.md": "settings_part",
+    "docs/reference/figures.md": "figures_part",
     "docs/reference/metrics.md": "metrics_part",
     "docs/reference/python-api.md": "api_part",
     "docs/reference/errors.md": "errors_part",

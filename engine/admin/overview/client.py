@@ -14,10 +14,11 @@ from evenlane.engine.admin.overview.messages import NodeOverview, subject
 from evenlane.engine.admin.scatter import NodesClient, scatter
 from evenlane.engine.base.background_work import low_priority
 from evenlane.engine.cluster.cluster_snapshot import read_config, read_snapshot
+from evenlane.engine.control.topics.pause_authors import PauseAuthors
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.cluster_snapshot import ClusterSnapshot
@@ -33,6 +34,7 @@ class OverviewClient(NodesClient):
 
     timeout_s = TIMEOUT_S
     _cluster_config: ClusterConfig | None = None  # constant for an environment
+    _pause_authors: PauseAuthors | None = None
 
     async def overview(self) -> dict[str, Any]:
         """Return the state and figures of all nodes: see `evenlane.engine.admin.overview.document`. Nodes that don't
@@ -47,7 +49,14 @@ class OverviewClient(NodesClient):
         if cluster.nodes:
             async with self._line() as line:
                 bodies = await gather(line, self._env, cluster.nodes.keys(), self.timeout_s)
-        return await asyncio.to_thread(overview, cluster, bodies, time.time_ns())
+        answers = await asyncio.to_thread(read_answers, bodies, len(cluster.priorities))
+        paused_by = await self._authors().read(find_paused(answers))
+        return await asyncio.to_thread(overview, cluster, answers, time.time_ns(), paused_by)
+
+    def _authors(self) -> PauseAuthors:
+        if self._pause_authors is None:
+            self._pause_authors = PauseAuthors(self._etcd, self._env)
+        return self._pause_authors
 
 
 async def gather(
@@ -73,11 +82,28 @@ def _read_sender(body: bytes) -> tuple[str, bytes]:
     return msgspec.json.decode(body, type=_Signed).node, body
 
 
-def overview(cluster: ClusterSnapshot, bodies: Iterable[bytes], at: int) -> dict[str, Any]:
-    """Build the overview, in a thread. `at` is in unix ns."""
+def read_answers(bodies: Iterable[bytes], priorities: int) -> list[NodeOverview]:
+    """Decode the answers, in a thread, without those that aren't overviews of this number of priorities."""
     with low_priority():
-        answers = [answer for body in bodies if (answer := _read(body, len(cluster.priorities))) is not None]
-        return document(cluster, answers, at)
+        return [answer for body in bodies if (answer := _read(body, priorities)) is not None]
+
+
+def find_paused(answers: Iterable[NodeOverview]) -> dict[str, int]:
+    """Return the paused topics, with the revisions of their specs."""
+    return {
+        row.project: row.revision
+        for answer in answers
+        for row in answer.rows
+        if row.state == "paused" and not row.deleted
+    }
+
+
+def overview(
+    cluster: ClusterSnapshot, answers: Sequence[NodeOverview], at: int, paused_by: Mapping[str, str]
+) -> dict[str, Any]:
+    """Build the overview, in a thread. `at` is in unix ns; `paused_by` says who paused topics, by project."""
+    with low_priority():
+        return document(cluster, answers, at, paused_by=paused_by)
 
 
 def _read(body: bytes, priorities: int) -> NodeOverview | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners, read_troubles
 from evenlane.engine.control.topics.client import read_config_or_defaults
+from evenlane.engine.control.topics.pause_authors import PauseAuthors
 from evenlane.engine.core.records.backlog_answer import NodeAnswer
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, hint
 from evenlane.ring.hashing import partition_of
@@ -111,7 +112,13 @@ class WhyClient(NodesClient):
         has_trace = cluster.accepted is not None or any(answer.queues or answer.lost is not None for answer in answers)
         if not has_trace and not cluster.is_rolled_back:
             raise _unknown(project, self._env, silent)
-        return document(_question(project, cluster, answers, silent, priority, within), answers)
+        question = _question(project, cluster, answers, silent, priority, within)
+        return document(replace(question, paused_by=await self._read_paused_by(project, cluster.accepted)), answers)
+
+    async def _read_paused_by(self, project: str, accepted: Accepted | None) -> str:
+        if accepted is None or accepted.deleted or accepted.topic.state != "paused":
+            return ""
+        return (await PauseAuthors(self._etcd, self._env).read({project: accepted.revision}))[project]
 
     async def _cluster(self, project: str) -> ClusterView:
         cluster_config = await read_config_or_defaults(self._etcd, self._env)

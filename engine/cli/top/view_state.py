@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.core.status.status import Status
 from evenlane.engine.errors import ConfigError, InvalidName
 
 if TYPE_CHECKING:
@@ -34,8 +33,7 @@ def _read_gone(figures: Figures) -> SortKey:
 
 def _read_status(figures: Figures) -> SortKey:
     """The most urgent status has the highest value; of several projects with it, the one with most waiting."""
-    severity, name = Status.read(figures["status"]).urgency
-    return -severity, -name, figures["backlog"]
+    return -figures["status"]["urgency"], figures["backlog"]
 
 
 SORTS: Mapping[str, Callable[[Figures], SortKey]] = {

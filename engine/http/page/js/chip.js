@@ -1,8 +1,8 @@
-// Chips: a state or a wait reason in a word, with its meaning as a tooltip.
+// Chips: a status or a wait reason in a word, with its meaning as a tooltip.
 
 import { el, mark, say } from "./dom.js";
 import { explain } from "./tip.js";
-import { counted, reason, state } from "./words.js";
+import { counted, reason, status } from "./words.js";
 
 /** An empty chip. It is hidden, and no tab stop, until it has a text. */
 export function chip() {
@@ -15,8 +15,8 @@ export function showReason(node, name, reasons = {}) {
   show(node, words && { ...words, meaning: `${words.meaning}${queues}` });
 }
 
-export function showState(node, name) {
-  show(node, state(name));
+export function showStatus(node, described) {
+  show(node, described && status(described));
 }
 
 function show(node, words) {

@@ -17,7 +17,8 @@ const COLUMNS = [
   { key: "slots", label: "Slots busy" },
   { key: "backlog", label: "Backlog", text: (node) => count(node.backlog) },
   { key: "arriving", label: "Arriving /s", text: (node) => rate(node.arriving) },
-  { key: "leaving", label: "Leaving /s", text: (node) => rate(node.leaving) },
+  { key: "handled", label: "Handled /s", text: (node) => rate(node.handled) },
+  { key: "failed", label: "Failed /s", text: (node) => rate(node.failed) },
   { key: "cpu", label: "CPU", text: (node) => share(node.cpu) },
   {
     key: "lease", label: "Lease left", text: (node) => (node.lease_seconds !== null && node.lease_seconds <= 0 ? "ended" : duration(node.lease_seconds)),

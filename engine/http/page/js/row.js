@@ -1,12 +1,11 @@
 // One tenant in the table: its line, and one per priority while the tenant is open.
 
-import { chip, showReason, showState } from "./chip.js";
-import { COLUMNS, used } from "./columns.js";
+import { chip, showReason, showStatus } from "./chip.js";
+import { attempts, COLUMNS, used } from "./columns.js";
 import { el, mark, say } from "./dom.js";
 import { rate } from "./format.js";
 import * as past from "./past.js";
 import { Spark } from "./spark.js";
-import { stateOf } from "./words.js";
 
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries) entry.target.row.appears(entry.isIntersecting);
@@ -23,8 +22,7 @@ export class Row {
       class: "toggle", type: "button", "aria-expanded": "false", "aria-label": `priorities of ${project}`,
       on: { click: () => { this.open(!this.isOpen); onToggle(); } },
     });
-    this.state = chip();
-    this.reason = chip();
+    this.status = chip();
     this.cells = Object.fromEntries(COLUMNS.map((column) => [column.key, cell(column)]));
     this.line = el("tr", { class: "tenant", role: "row" }, ...Object.values(this.cells));
     this.node = el("tbody", { role: "rowgroup", "data-project": project }, this.line);
@@ -35,9 +33,9 @@ export class Row {
 
   fill() {
     const link = el("a", { href: `#/tenant/${encodeURIComponent(this.project)}`, text: this.project, title: this.project });
-    this.cells.project.append(el("span", { class: "who" }, this.toggle, link, this.state));
+    this.cells.project.append(el("span", { class: "who" }, this.toggle, link));
     this.cells.trend.append(this.spark.node);
-    this.cells.reason.append(this.reason);
+    this.cells.status.append(this.status);
     this.bar = el("i", { class: "bar" });
     this.quota = el("span");
     this.cells.quota.append(this.quota, el("span", { class: "track", "aria-hidden": "true" }, this.bar));
@@ -48,8 +46,8 @@ export class Row {
     for (const { key, text } of COLUMNS) if (text) say(this.cells[key], text(tenant));
     say(this.quota, quota(tenant));
     showUse(this.bar, used(tenant));
-    showState(this.state, stateOf(tenant));
-    showReason(this.reason, tenant.reason);
+    showStatus(this.status, tenant.status);
+    for (const key of ["failed", "dead"]) mark(this.cells[key], "data-tone", tenant[key] ? "fault" : null);
     if (this.isSeen) this.draw();
     if (this.isOpen) this.showParts();
   }
@@ -91,7 +89,7 @@ class Line {
   constructor() {
     this.reason = chip();
     this.cells = Object.fromEntries(COLUMNS.map((column) => [column.key, cell(column)]));
-    this.cells.reason.append(this.reason);
+    this.cells.status.append(this.reason);
     for (const empty of ["trend", "quota"]) this.cells[empty].classList.add("empty");
     this.node = el("tr", { class: "part", role: "row" }, ...Object.values(this.cells));
   }
@@ -110,7 +108,7 @@ function cell({ key, label, part }, tag = key === "project" ? "th" : "td") {
 
 function quota(tenant) {
   if (tenant.qps === null) return "";
-  return `${rate(tenant.leaving)} of ${rate(tenant.qps)}`;
+  return `${rate(attempts(tenant))} of ${rate(tenant.qps)}`;
 }
 
 /** Draws a bar as wide as the used part, in another colour if no room is left. */

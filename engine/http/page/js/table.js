@@ -4,12 +4,11 @@ import { COLUMNS, order } from "./columns.js";
 import { arrange, el, mark, say } from "./dom.js";
 import { count, plural, rate } from "./format.js";
 import { Row } from "./row.js";
-import { reason, stateOf } from "./words.js";
 
 export class Table {
   constructor() {
     this.rows = new Map();
-    this.sort = { key: "backlog", direction: "descending" };
+    this.sort = { key: "status", direction: "ascending" };
     this.areOpen = false;
     this.overview = null;
     this.heads = COLUMNS.map((column) => head(column, () => this.sortBy(column)));
@@ -26,8 +25,8 @@ export class Table {
   toolbar() {
     const change = { input: () => this.arrange(true) };
     this.filter = el("input", {
-      type: "search", id: "filter", placeholder: "Filter by name or reason", autocomplete: "off", spellcheck: "false",
-      "aria-label": "Filter tenants by name or reason", on: change,
+      type: "search", id: "filter", placeholder: "Filter by name or status", autocomplete: "off", spellcheck: "false",
+      "aria-label": "Filter tenants by name or status", on: change,
     });
     this.sorted = el("select", { id: "sort", on: { change: () => this.sortBy(COLUMNS.find(({ key }) => key === this.sorted.value)) } },
       ...COLUMNS.filter(({ by }) => by).map(({ key, label }) => el("option", { value: key, text: label })));
@@ -126,13 +125,13 @@ export class Table {
     this.none.hidden = found > 0;
     if (found > 0) return;
     if (all === 0) this.none.replaceChildren(...noTenants(this.overview));
-    else this.none.replaceChildren(el("p", { text: `No tenant's name or reason has “${this.filter.value.trim()}” in it.` }));
+    else this.none.replaceChildren(el("p", { text: `No tenant's name or status has “${this.filter.value.trim()}” in it.` }));
   }
 
   showRest(left) {
     this.rest.hidden = !left;
     if (!left) return;
-    const texts = { project: `${count(left.projects)} more, less busy`, backlog: count(left.backlog), arriving: rate(left.arriving), leaving: rate(left.leaving), in_flight: count(left.in_flight) };
+    const texts = { project: `${count(left.projects)} more, less busy`, backlog: count(left.backlog), arriving: rate(left.arriving), handled: rate(left.handled), failed: rate(left.failed), dead: rate(left.dead) };
     if (!this.rest.firstElementChild) {
       this.rest.append(el("tr", { role: "row" }, ...COLUMNS.map(({ key, label, part }) =>
         el("td", { role: "cell", class: `${key}${part ? " number" : ""}${key in texts ? "" : " empty"}`, "data-label": label }))));
@@ -147,7 +146,7 @@ function head({ key, label, by, part }, sort) {
 }
 
 function matches(tenant, text) {
-  const words = [tenant.project, tenant.reason ? reason(tenant.reason).label : "", stateOf(tenant) ?? "no topic"];
+  const words = [tenant.project, tenant.status.label, ...tenant.also.map((each) => each.label)];
   return words.some((word) => word.toLowerCase().includes(text));
 }
 

@@ -3,13 +3,13 @@
 import { get, paths } from "./api.js";
 import { change } from "./change.js";
 import { charts } from "./charts.js";
-import { chip, showState } from "./chip.js";
 import { goneText } from "./columns.js";
 import { DeadLetters } from "./dead_letters.js";
 import { confirmed } from "./dialog.js";
 import { el, mark, say } from "./dom.js";
 import { count, duration, rate } from "./format.js";
 import { Poll } from "./poll.js";
+import { Statuses } from "./status.js";
 import { toast } from "./toast.js";
 import { figure } from "./totals.js";
 import { Why } from "./why.js";
@@ -21,15 +21,16 @@ const SEEN_MS = 2_500; // an overview that began before a change arrives within 
 export class Tenant {
   constructor(project) {
     Object.assign(this, { project, state: null, isListed: false, changedAt: -Infinity });
-    this.chip = chip();
     this.pause = el("button", { type: "button", class: "quiet", hidden: true, on: { click: () => this.changeState() } });
-    this.figures = Object.fromEntries([["backlog", "Backlog"], ["oldest", "Oldest"], ["flight", "In flight"], ["arriving", "Arriving /s"], ["leaving", "Leaving /s"], ["quota", "Quota"], ["gone", "Gone in"]].map(([key, label]) => [key, figure(label)]));
+    this.figures = Object.fromEntries([["backlog", "Backlog"], ["oldest", "Oldest"], ["flight", "In flight"], ["arriving", "Arriving /s"], ["handled", "Handled /s"], ["failed", "Failed /s"], ["dead", "Dead /s"], ["quota", "Quota"], ["gone", "Gone in"]].map(([key, label]) => [key, figure(label)]));
+    this.statuses = new Statuses();
     this.why = new Why();
     this.poll = new Poll({ ask: () => get(paths.why(project)), onAnswer: (answer) => this.onAnswer(answer), onError: (error) => this.onError(error) });
     this.charts = charts(project);
     this.deadLetters = new DeadLetters(project);
     this.node = el("section", { class: "one", "aria-label": `Tenant ${project}` },
-      el("div", { class: "bar-of-tools" }, el("a", { class: "back", href: "#/", text: "← All tenants" }), el("h1", { text: project, tabindex: -1 }), this.chip, this.pause),
+      el("div", { class: "bar-of-tools" }, el("a", { class: "back", href: "#/", text: "← All tenants" }), el("h1", { text: project, tabindex: -1 }), this.pause),
+      this.statuses.node,
       el("dl", { class: "totals" }, ...Object.values(this.figures).map((each) => each.node)),
       el("div", { class: "sides" }, this.why.node, el("section", { class: "sheet", "aria-labelledby": "past-title" },
         el("h2", { id: "past-title", text: "The last two minutes" }), ...this.charts.map((chart) => chart.node))),
@@ -41,8 +42,8 @@ export class Tenant {
     const tenant = overview.tenants.find((each) => each.project === this.project);
     this.isListed = Boolean(tenant);
     if (!tenant) return;
-    this.observe(stateOf(tenant));
-    this.showFigures({ backlog: count(tenant.backlog), oldest: tenant.backlog ? duration(tenant.oldest_seconds) : "–", flight: count(tenant.in_flight), arriving: rate(tenant.arriving), leaving: rate(tenant.leaving), quota: tenant.qps === null ? "–" : `${rate(tenant.qps)}/s`, gone: goneText(tenant) || "–" });
+    this.observe(tenant);
+    this.showFigures({ backlog: count(tenant.backlog), oldest: tenant.backlog ? duration(tenant.oldest_seconds) : "–", flight: count(tenant.in_flight), ...rates(tenant), quota: tenant.qps === null ? "–" : `${rate(tenant.qps)}/s`, gone: goneText(tenant) || "–" });
     const borrowed = tenant.quota_now !== null && tenant.qps !== null && Math.abs(tenant.quota_now - tenant.qps) > 0.05 * tenant.qps;
     say(this.figures.quota.note, borrowed ? `${rate(tenant.quota_now)}/s available now` : "");
     for (const chart of this.charts) chart.show(tenant);
@@ -61,8 +62,8 @@ export class Tenant {
 
   /** Shows a tenant that isn't among the busiest: only the answer about why it waits has its figures. */
   showUnlisted(answer) {
-    this.showFigures({ backlog: count(answer.backlog), oldest: answer.backlog ? duration(answer.oldest_seconds) : "–", flight: count(answer.in_flight), arriving: rate(answer.rates.arriving), leaving: rate(answer.rates.handled), quota: answer.rates.quota === null ? "–" : `${rate(answer.rates.quota)}/s`, gone: duration(answer.forecast.gone_in_seconds) });
-    this.observe(stateOf(answer));
+    this.showFigures({ backlog: count(answer.backlog), oldest: answer.backlog ? duration(answer.oldest_seconds) : "–", flight: count(answer.in_flight), ...rates(answer.rates), quota: answer.rates.quota === null ? "–" : `${rate(answer.rates.quota)}/s`, gone: duration(answer.forecast.gone_in_seconds) });
+    this.observe(answer);
   }
 
   showFigures(texts) {
@@ -70,13 +71,14 @@ export class Tenant {
   }
 
   /** Ignores a state that is observed right after a change, as it may be older: the button would change back. */
-  observe(state) {
-    if (performance.now() - this.changedAt > SEEN_MS) this.setState(state);
+  observe(answer) {
+    if (performance.now() - this.changedAt <= SEEN_MS) return;
+    this.statuses.show(answer);
+    this.setState(stateOf(answer));
   }
 
   setState(state) {
     this.state = state;
-    showState(this.chip, state);
     mark(this.pause, "hidden", state !== "active" && state !== "paused");
     say(this.pause, state === "active" ? "Pause" : "Resume");
   }
@@ -100,4 +102,8 @@ export class Tenant {
     this.deadLetters.gone();
     for (const chart of this.charts) chart.gone();
   }
+}
+
+function rates({ arriving, handled, failed, dead }) {
+  return { arriving: rate(arriving), handled: rate(handled), failed: rate(failed), dead: rate(dead) };
 }

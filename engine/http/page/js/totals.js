@@ -9,18 +9,21 @@ export class Totals {
   constructor() {
     this.backlog = figure("Backlog", "backlog of all over the last two minutes");
     this.arriving = figure("Arriving /s");
-    this.leaving = figure("Leaving /s", "messages per second that left over the last two minutes");
+    this.handled = figure("Handled /s");
+    this.failed = figure("Failed /s");
     this.flight = figure("In flight");
     this.projects = figure("Projects");
     this.nodes = figure("Nodes");
-    const shown = [this.backlog, this.arriving, this.leaving, this.flight, this.projects, this.nodes];
+    const shown = [this.backlog, this.arriving, this.handled, this.failed, this.flight, this.projects, this.nodes];
     this.node = el("dl", { class: "totals", "aria-label": "All tenants together" }, ...shown.map((each) => each.node));
   }
 
   show({ totals, nodes, unowned }) {
     say(this.backlog.value, count(totals.backlog));
     say(this.arriving.value, rate(totals.arriving));
-    say(this.leaving.value, rate(totals.leaving));
+    say(this.handled.value, rate(totals.handled));
+    say(this.failed.value, rate(totals.failed));
+    mark(this.failed.node, "data-tone", totals.failed ? "fault" : null);
     say(this.flight.value, count(totals.in_flight));
     say(this.projects.value, count(totals.projects));
     say(this.nodes.value, count(nodes.length));
@@ -29,7 +32,6 @@ export class Totals {
     say(this.nodes.note, missing);
     mark(this.nodes.node, "data-tone", missing ? "fault" : null);
     this.backlog.spark.draw(past.series(null, "backlog"));
-    this.leaving.spark.draw(past.series(null, "leaving"));
   }
 }
 

@@ -1,4 +1,4 @@
-// Labels and meanings of wait reasons and states.
+// Labels and meanings of wait reasons, and the tones of statuses.
 
 const REASONS = {
   quota: ["quota", "limit", "The topic's rate, its group's, or the nodes' share of it is used up."],
@@ -25,12 +25,13 @@ export function stateOf(tenant) {
   return tenant.deleted && tenant.state === "paused" ? "deleted" : tenant.state;
 }
 
-export function state(name) {
-  if (name === "active") return null;
-  if (name === null) return { label: "no topic", tone: "fault", meaning: "None of its messages are handed out until it has one." };
-  if (name === "paused") return { label: "paused", tone: "still", meaning: "Nothing is handed out; new messages are accepted and wait." };
-  if (name === "deleted") return { label: "deleted", tone: "fault", meaning: "It takes no new messages, and keeps the waiting ones: `evenlane topics resume` restores it, `evenlane backlog purge` removes them." };
-  return { label: name, tone: "still", meaning: "It takes no new messages; the waiting ones are still handled." };
+const TONES = { critical: "fault", warning: "limit", info: "calm" };
+
+/** The words of a status, which the server has chosen; null if nothing is to be said. */
+export function status({ name, severity, label, sentence, remedy }) {
+  if (name === "ok") return null;
+  const tone = name === "paused" || name === "draining" ? "still" : TONES[severity];
+  return { label, tone, meaning: remedy ? `${sentence}. To do: ${remedy}.` : `${sentence}.` };
 }
 
 /** The number of a tenant's queues per wait reason, for a tooltip. */

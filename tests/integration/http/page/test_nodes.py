@@ -51,7 +51,7 @@ async def test_owners_are_shown_by_pointer_keyboard_and_table(seen, node):
 @pytest.mark.full
 async def test_row_shows_health_of_node(seen, node):
     silent = pictures.node("w-9", [1], answered=False, leader=False, http="javascript:alert(1)") | dict.fromkeys(
-        ("generation", "backlog", "in_flight", "slots", "arriving", "leaving", "lease_seconds", "loop_lag_seconds",
+        ("generation", "backlog", "in_flight", "slots", "arriving", "handled", "lease_seconds", "loop_lag_seconds",
          "settle_lag_seconds", "cpu")
     )  # fmt: skip
     trouble = {"blocked": "has been blocked for 12 s by jobs.py:41"}
@@ -67,7 +67,7 @@ async def test_row_shows_health_of_node(seen, node):
         chip = rows.first.get_by_text("blocked")
         await expect(chip).to_have_attribute("title", "node w-0 has been blocked for 12 s by jobs.py:41")
         await expect(rows.last).to_contain_text("no answer")
-        await expect(rows.last.locator("td.leaving")).to_have_text(UNKNOWN)
+        await expect(rows.last.locator("td.handled")).to_have_text(UNKNOWN)
         assert None is await rows.last.locator("a").get_attribute("href")
 
 

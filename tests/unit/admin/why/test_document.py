@@ -90,6 +90,7 @@ def test_document_by_hand():
             "label": "waits: quota",
             "sentence": "1,000 wait, the oldest for 5s; it waits for its quota",
             "remedy": "",
+            "urgency": 38,
         },
         "also": [],
         "backlog": 1_000,
