@@ -1,10 +1,18 @@
-"""Describes what needs attention, in sentences for a tenant's manager."""
+"""Describes what needs attention, in sentences for a tenant's manager: its statuses in the latest window, as on every
+surface (engine/core/status), and forecasts.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC
-from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from evenlane.engine.core.records.backlog_answer import Rates
+from evenlane.engine.core.stats.forecast import UNKNOWN, format_spoken
+from evenlane.engine.core.status.facts import Failure, StatusFacts, Waiting
+from evenlane.engine.core.status.judge import judge
+from evenlane.engine.core.status.status import SEVERITIES
+from evenlane.engine.core.status.words import format_rate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -13,95 +21,126 @@ if TYPE_CHECKING:
     from evenlane.spark.reports.targets import Targets
 
 Row = dict[str, Any]
-_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-_ORDER = ("fault", "limit", "calm")
-
-# Remedies by main wait reason.
-_HELPS = {
-    "concurrency": "It waits mostly because as many are in flight as its topic, or its endpoint, allows: a higher"
-    " concurrency, or quicker handlers, would help.",
-    "headroom": "It waits mostly for slots that are kept for lighter tenants: more nodes, or quicker handlers, would"
-    " help.",
-    "fairness": "It waits mostly because other tenants have their share of the handlers: more nodes would help.",
-    "handlers_busy": "It waits mostly because all handlers are busy: more nodes, or quicker handlers, would help.",
-    "quota": "It waits mostly for its quota.",
-    "higher_priority": "It waits mostly for messages of a higher priority.",
-    "ordered": "It waits mostly for earlier messages of the same key.",
-    "endpoint": "It waits mostly because its endpoint, or its handler, asks for pauses: look there.",
-    "paused": "It waits because the topic is paused: `{resume}` lets it go on.",
-    "no_handler": "It waits mostly because no handler takes it: look at the application's routes.",
-    "no_owner": "It waits mostly because no node owns its partitions: look at the nodes.",
-}  # fmt: skip
+_QUIET = frozenset({"ok", "waiting", "draining"})  # statuses that need nobody's attention
+_STILL = frozenset({"paused"})
+_TONES = {"critical": "fault", "warning": "limit", "info": "calm"}
+_SECOND = 1_000_000_000
 
 
-def list_attention_items(tenants: Iterable[Row], targets: Targets, env: str) -> list[Row]:
-    """Return items, worst first. `tenants` are those of the latest window. `tone` is fault (a target is missed), limit
-    (one will be missed) or calm (worth knowing).
+class KnownTopics(NamedTuple):
+    """What etcd says of topics, by project: complete specs, None if unknown; and who paused those that are paused."""
+
+    specs: Mapping[str, Mapping[str, Any]] | None = None
+    paused_by: Mapping[str, str] = {}
+
+
+UNKNOWN_TOPICS = KnownTopics()
+
+
+def list_attention_items(
+    tenants: Iterable[Row], targets: Targets, env: str, known: KnownTopics = UNKNOWN_TOPICS
+) -> list[Row]:
+    """Return items, most urgent first. `tenants` are those of the latest window, with `failing_since` (None: unknown)
+    if it has been computed. `severity` and `status` are those of engine/core/status; a forecast has the status
+    `will_miss`. `tone` is the colour.
     """
-    items = [item for tenant in tenants for item in _of(tenant, targets, env)]
-    return sorted(items, key=lambda item: (_ORDER.index(item["tone"]), -item.pop("weight"), item["project"]))
-
-
-def format_report_duration(seconds: float) -> str:
-    """Format a duration: 0.4 s, 12 s, 3 m 20 s, 2 h 5 m, 3 d 4 h."""
-    if seconds < 9.95:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole = round(seconds)
-    place, (unit, size) = next((place, each) for place, each in enumerate(_UNITS) if whole >= each[1])
-    count, rest = divmod(whole, size)
-    lower = _UNITS[place + 1][0] if place + 1 < len(_UNITS) else ""
-    below = rest // _UNITS[place + 1][1] if lower else 0
-    return f"{count:,} {unit} {below} {lower}" if below else f"{count:,} {unit}"
+    items = [item for tenant in tenants for item in _list_items(tenant, targets, env, known)]
+    return sorted(items, key=lambda item: (item.pop("urgency"), -item.pop("weight"), item["project"]))
 
 
 def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%d %b, %H:%M} UTC"
 
 
-def rate(qps: float) -> str:
-    return f"{qps:,.0f}/s" if qps >= 100 else f"{qps:.3g}/s"
-
-
-def _of(tenant: Mapping[str, Any], targets: Targets, env: str) -> Iterator[Row]:
-    project = tenant["project"]
-    help_ = _help(tenant, env)
-    if tenant["late"]:
-        worst = _priority(tenant, tenant["late_priority"])
-        since = "" if tenant["late_since"] is None else f" since {moment(tenant['late_since'])}"
-        waited = "" if worst["oldest_s"] is None else f", the oldest for {format_report_duration(worst['oldest_s'])}"
-        text = (
-            f"misses its target for {tenant['late_priority']}{since}: {_messages(worst['backlog'])} waiting{waited},"
-            f" where {format_report_duration(worst['target_s'])} is allowed."
-        )
-        yield _item(project, "fault", tenant["late_by_s"], text, help_)
-    elif tenant["miss_at"] is not None:
-        when = moment(tenant["miss_at"])
-        text = f"will miss its target for {tenant['miss_priority']} at {when} if it goes on like this."
-        yield _item(project, "limit", tenant["backlog"], text, help_)
-    elif tenant["empty_in_time"] is False and tenant["backlog"] > tenant["drain_rate"] * targets.empty_s:
-        when = f"in {format_report_duration(tenant['empty_s'])}" if tenant["empty_s"] is not None else "never"
-        text = (
-            f"has {tenant['backlog']:,} waiting, gone {when} if it goes on like this;"
-            f" the target is {format_report_duration(targets.empty_s)}."
-        )
-        yield _item(project, "limit", tenant["backlog"], text, help_)
+def _list_items(tenant: Row, targets: Targets, env: str, known: KnownTopics) -> Iterator[Row]:
+    statuses = [each for each in judge(_facts(tenant, env, known)) if each.name not in _QUIET]
+    for each in statuses:
+        remedy = each.remedy
+        if each.name == "late" and tenant["advice"] == "raise" and tenant["recommended_qps"] is not None:
+            remedy = f"a quota of {format_rate(tenant['recommended_qps'])} instead of {format_rate(tenant['qps'])}"
+        tone = "still" if each.name in _STILL else _TONES[each.severity]
+        yield {
+            "project": tenant["project"], "status": each.name, "severity": each.severity, "tone": tone,
+            "label": each.label, "sentence": each.sentence, "remedy": remedy,
+            "urgency": each.urgency, "weight": tenant["backlog"],
+        }  # fmt: skip
+    if not statuses and (sentence := _forecast(tenant, targets)):
+        yield {
+            "project": tenant["project"], "status": "will_miss", "severity": "warning", "tone": "limit",
+            "label": "will be late", "sentence": sentence, "remedy": "", "weight": tenant["backlog"],
+            "urgency": SEVERITIES.index("info") * 100,  # after all that is so already
+        }  # fmt: skip
     dead = tenant["dead"] or tenant["dead_letters"]
-    if dead:
-        top = tenant["dead_reasons"][:1]
-        mostly = f", mostly: {top[0]['reason']}" if top else ""
-        yield _item(project, "calm", dead, f"got {_letters(dead)}{mostly}.")
+    if dead and not any(each.name == "failing" for each in statuses):
+        yield {
+            "project": tenant["project"], "status": "dead_letters", "severity": "info", "tone": "calm",
+            "label": "dead letters", "sentence": f"got {_letters(dead)}{_name_mostly(tenant, dead)}", "remedy": "",
+            "weight": dead, "urgency": SEVERITIES.index("info") * 100 + 1,
+        }  # fmt: skip
 
 
-def _item(project: str, tone: str, weight: float | None, *sentences: str) -> Row:
-    return {"project": project, "tone": tone, "weight": weight or 0, "sentence": " ".join(filter(None, sentences))}
+def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics) -> StatusFacts:
+    project = tenant["project"]
+    cause = _cause(tenant)
+    covered = tenant["covered_s"] or 0.0
+    failed = tenant["retried"] + tenant["dead"]
+    rates = UNKNOWN
+    if covered:
+        rates = Rates(
+            tenant["arrival_rate"] or 0.0, tenant["handled"] / covered, failed / covered, covered,
+            tenant["dead"] / covered, tenant["expired"] / covered, tenant["dropped"] / covered,
+        )  # fmt: skip
+    topic = (known.specs or {}).get(project, {})
+    return StatusFacts(
+        project=project,
+        env=env,
+        state=_state(tenant, topic, cause),
+        qps=tenant["qps"],
+        waiting=tuple(
+            Waiting(each["priority"], each["backlog"], each["oldest_s"], each["target_s"])
+            for each in tenant["priorities"] or ()
+        ),
+        rates=rates,
+        reasons={cause: 1} if cause and tenant["backlog"] else {},
+        is_pushed=topic.get("push") is not None,
+        failure=Failure(_last_error(tenant), _unix_ns(tenant.get("failing_since"))),
+        gone_s=tenant["empty_s"],
+        never=tenant["empty_word"] == "never",
+        stopped_by=known.paused_by.get(project, ""),
+        late_since=_unix_ns(tenant["late_since"]),
+    )
 
 
-def _help(tenant: Mapping[str, Any], env: str) -> str:
-    if tenant["advice"] == "raise" and tenant["recommended_qps"] is not None:
-        now = "" if tenant["qps"] is None else f" from {rate(tenant['qps'])}"
-        return f"Raise its quota{now} to {rate(tenant['recommended_qps'])}."
-    resume = f"evenlane topics resume {quote(tenant['project'])} --env {quote(env)}"
-    return _HELPS.get(_cause(tenant), "").format(resume=resume)
+def _state(tenant: Mapping[str, Any], topic: Mapping[str, Any], cause: str) -> str:
+    """Return the topic's state. Records don't say it: without a spec, a pause is what all waited for."""
+    idle = not (tenant["handled"] or tenant["retried"] or tenant["dead"])
+    state: str = topic.get("state", "paused" if not topic and cause == "paused" and idle else "active")
+    return state
+
+
+def _forecast(tenant: Mapping[str, Any], targets: Targets) -> str:
+    if tenant["miss_at"] is not None:
+        when = moment(tenant["miss_at"])
+        return f"will miss its target for {tenant['miss_priority']} at {when} if it goes on like this"
+    if tenant["empty_in_time"] is False and tenant["backlog"] > tenant["drain_rate"] * targets.empty_s:
+        gone = f"in {format_spoken(tenant['empty_s'])}" if tenant["empty_s"] is not None else "never"
+        return (
+            f"has {tenant['backlog']:,} waiting, gone {gone} if it goes on like this; the target is"
+            f" {format_spoken(targets.empty_s)}"
+        )
+    return ""
+
+
+def _last_error(tenant: Mapping[str, Any]) -> str:
+    """Return the most frequent reason of the window's dead letters, if any: records don't have errors."""
+    top = tenant["dead_reasons"][:1]
+    return str(top[0]["reason"]) if top else ""
+
+
+def _name_mostly(tenant: Mapping[str, Any], dead: int) -> str:
+    """Name the most frequent reason if it is that of more than half of them."""
+    top = tenant["dead_reasons"][:1]
+    return f", mostly: {top[0]['reason']}" if top and top[0]["count"] > dead / 2 else ""
 
 
 def _cause(tenant: Mapping[str, Any]) -> str:
@@ -110,13 +149,8 @@ def _cause(tenant: Mapping[str, Any]) -> str:
     return next((cause for cause in causes if cause != "higher_priority"), tenant["top_cause"] or "")
 
 
-def _priority(tenant: Mapping[str, Any], name: str) -> Row:
-    found: Row = next(each for each in tenant["priorities"] if each["priority"] == name)
-    return found
-
-
-def _messages(count: int) -> str:
-    return "1 message is" if count == 1 else f"{count:,} messages are"
+def _unix_ns(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp()) * _SECOND
 
 
 def _letters(count: int) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
-from evenlane.spark.out.attention import list_attention_items
+from evenlane.spark.out.attention import UNKNOWN_TOPICS, list_attention_items
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
+    from evenlane.spark.out.attention import KnownTopics
     from evenlane.spark.reports.targets import Targets
 
 Row = dict[str, Any]
@@ -25,7 +26,7 @@ _COVERED = 1 / 6
 _DIGITS = 5
 _PLOTTED = (
     "project", "window_end", "backlog", "wait_p50_s", "wait_p95_s", "wait_p99_s", "arrival_rate", "drain_rate", "qps",
-    "dead", "causes", "priorities",
+    "covered_s", "handled", "retried", "dead", "expired", "causes", "priorities",
 )  # fmt: skip
 
 
@@ -38,13 +39,16 @@ class DocumentInput(NamedTuple):
 
 
 class ReportProperties(NamedTuple):
-    """Properties of a report. `window` is the requested name, such as `1h`; `length` is its duration."""
+    """Properties of a report. `window` is the requested name, such as `1h`; `length` is its duration; `topics` are
+    those that etcd has.
+    """
 
     env: str
     made_at: datetime
     window: str
     length: timedelta
     targets: Targets
+    topics: KnownTopics = UNKNOWN_TOPICS
 
 
 def document(made: DocumentInput, about: ReportProperties, most_points: int = MOST_POINTS) -> Row:
@@ -65,7 +69,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
     rows.sort(key=lambda row: row["project"])
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
-    noticed = list_attention_items(rows, about.targets, about.env)
+    noticed = list_attention_items(rows, about.targets, about.env, about.topics)
     shown = _choose_shown(rows, [item["project"] for item in noticed], most_points // len(windows))
     return content | {
         "from": plain(windows[0] - about.length),
@@ -73,7 +77,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
         "attention": noticed,
         "tenants": [plain(row) for row in rows],
         "windows": {
-            "ends": [int(_utc(end).timestamp()) for end in windows],
+            "ends": [int(min(_utc(end), about.made_at).timestamp()) for end in windows],  # none is in the future
             "of": _past(made.tenants, windows, shown),
             "left_out": len(rows) - len(shown),
         },
@@ -131,10 +135,19 @@ def _columns(series: Sequence[Any]) -> Row:
         "waiting": column("backlog"),
         "backlog": _nest(series, "priorities", "priority", "backlog"),
         "p50": column("wait_p50_s"), "p95": column("wait_p95_s"), "p99": column("wait_p99_s"),
-        "arrival": column("arrival_rate"), "drain": column("drain_rate"), "quota": column("qps"),
+        "arrival": column("arrival_rate"), "quota": column("qps"),
+        "handled": _rates(series, "handled"), "failed": _rates(series, "retried", "dead"),
         "waited": _nest(series, "causes", "cause", "share"),
         "dead": column("dead"),
     }  # fmt: skip
+
+
+def _rates(series: Sequence[Any], *counts: str) -> list[float | None]:
+    """Return messages per second, of the time that has records."""
+    return [
+        None if row is None or not row["covered_s"] else plain(sum(row[name] for name in counts) / row["covered_s"])
+        for row in series
+    ]
 
 
 def _nest(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.core.stats.wait_targets import EMPTY_S, OLDEST_S, OTHER_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_OLDEST_S = MappingProxyType({"high": 60.0, "mid": 600.0, "low": 3600.0})
 
 
 class Targets(NamedTuple):
@@ -16,6 +15,6 @@ class Targets(NamedTuple):
     which a backlog should be empty; all in seconds.
     """
 
-    oldest_s: Mapping[str, float] = _OLDEST_S
-    other_s: float = 600.0
-    empty_s: float = 3600.0
+    oldest_s: Mapping[str, float] = OLDEST_S
+    other_s: float = OTHER_S
+    empty_s: float = EMPTY_S

@@ -37,7 +37,8 @@ class StatusFacts(NamedTuple):
     `unserved` counts the project's groups in partitions without an owner. `gone_s` is the forecast time until the
     backlog is empty, None if unknown; `never`: it grows. `stopped_by` names who paused the topic, and when. `slots` is
     the share of all slots that the project uses, None if unknown. `is_pushed`: an HTTP endpoint handles its messages.
-    `is_lost`: etcd may have lost the topic.
+    `late_since` is since when (unix ns) a message has been late, if
+    known. `is_lost`: etcd may have lost the topic.
     """
 
     project: str
@@ -56,6 +57,7 @@ class StatusFacts(NamedTuple):
     stopped_by: str = ""
     slots: float | None = None
     is_lost: bool = False
+    late_since: int | None = None
 
     @property
     def backlog(self) -> int:

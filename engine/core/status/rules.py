@@ -132,10 +132,11 @@ def late(facts: StatusFacts) -> Status | None:
     worst = facts.latest
     if worst is None or worst.oldest_s is None:
         return None
+    since = "" if facts.late_since is None else f" since {moment(facts.late_since)}"
     reason = main_reason(facts.reasons)
     why = "" if reason is None else f"; {wait_words(reason)}"
     sentence = (
-        f"{worst.priority} is late: {format_waiting(worst.messages, worst.oldest_s)},"
+        f"{worst.priority} is late{since}: {format_waiting(worst.messages, worst.oldest_s)},"
         f" and {format_spoken(worst.target_s)} is the target{why}"
     )
     return Status("late", "warning", "late", sentence, remedy_of(reason, facts) if reason else "")

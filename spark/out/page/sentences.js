@@ -15,14 +15,17 @@ export function worded(sentence) {
 
 const MOST = 12;
 const SHOWN = 3; // windows with problems
-const TONES = { fault: "late", limit: "soon", calm: "note" };
-
 export function attention() {
-  const items = report.attention.slice(0, MOST).map(({ project, tone, sentence }) =>
-    el("li", {}, el("span", { class: "chip", "data-tone": tone, text: TONES[tone] ?? tone }), el("p", {}, linkTo(project), ...worded(` ${sentence}`))));
-  if (!items.length) items.push(el("li", {}, el("span", { class: "chip", "data-tone": report.tenants.length ? "good" : "limit", text: report.tenants.length ? "all well" : "no data" }), el("p", { text: report.tenants.length ? "Every tenant meets its targets, and none will miss one at its present rate." : "There is nothing to report: no meter records in this time. Nodes write them once they run; a wrong --env or time range looks the same." })));
+  const items = report.attention.slice(0, MOST).map((item) => el("li", {}, ...itemOf(item, linkTo(item.project), ": ")));
+  if (!items.length) items.push(el("li", {}, el("span", { class: "chip", "data-tone": report.tenants.length ? "good" : "limit", text: report.tenants.length ? "all well" : "no data" }), el("p", { text: report.tenants.length ? "Every tenant meets its targets, nothing fails, and none will miss a target at its present rate." : "There is nothing to report: no meter records in this time. Nodes write them once they run; a wrong --env or time range looks the same." })));
   const more = report.attention.length > MOST ? el("p", { class: "muted more", text: `and ${plural(report.attention.length - MOST, "more sentence")}; the table below shows every tenant.` }) : null;
   return el("section", { class: "sheet attention", "aria-labelledby": "attention" }, el("h2", { id: "attention", text: "What needs attention" }), el("ul", {}, ...items), more);
+}
+
+/** A chip and the sentences of an item of the report's attention. */
+export function itemOf({ tone, label, sentence, remedy }, ...before) {
+  return [el("span", { class: "chip", "data-tone": tone, text: label }), el("div", {},
+    el("p", {}, ...before, ...worded(`${sentence}.`)), remedy ? el("p", { class: "muted" }, ...worded(`To do: ${remedy}.`)) : null)];
 }
 
 export function quality() {

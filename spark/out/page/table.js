@@ -9,23 +9,26 @@ import { linkTo } from "./sentences.js";
 
 const COLUMNS = [
   ["project", "Tenant", (tenant) => tenant.project, projectCell, "words"],
+  ["status", "Status", urgency, statusCell, "words"],
   ["backlog", "Waiting", (tenant) => tenant.backlog, backlogCell, "Messages that wait at the end of the window; the line shows earlier windows."],
   ["priorities", "By priority", (tenant) => tenant.backlog, prioritiesCell, "words"],
   ["oldest", "Oldest / target", lateness, oldestCell, "How long the oldest message has waited, and how long it may wait, in the priority that is worst off."],
   ["p95", "Waits p50 / p95 / p99", (tenant) => tenant.wait_p95_s, waitsCell, "Of messages whose handler began in the window: half waited less than the first figure, 95 % less than the second, 99 % less than the third."],
   ["arrival", "Arriving", (tenant) => tenant.arrival_rate, (tenant) => rate(tenant.arrival_rate), "Messages per second."],
-  ["drain", "Done", (tenant) => tenant.drain_rate, drainCell, "Messages per second that were handled or ended otherwise."],
+  ["handled", "Handled", (tenant) => perSecond(tenant, tenant.handled), handledCell, "Messages per second that were handled."],
+  ["failed", "Failed", (tenant) => perSecond(tenant, tenant.retried + tenant.dead), failedCell, "Attempts per second that failed, retried ones and those that failed for good."],
   ["empty", "Empty in", emptyOrder, emptyIn, "When the backlog will be gone if all goes on like this."],
   ["quota", "Quota used", (tenant) => tenant.quota_used, quotaCell, "Share of the topic's QPS that was used in the window."],
   ["cause", "Waits mostly for", (tenant) => topCause(tenant)?.cause ?? "", causeCell, "words"],
   ["got", "Got / due", (tenant) => tenant.got_over_due, (tenant) => share(tenant.got_over_due), "Share of handling time that it got, over the share it was due."],
   ["dead", "Dead", (tenant) => tenant.dead, deadCell, "Messages that became dead letters in the window."],
 ];
+const UPWARDS = new Set(["project", "status", "cause"]); // sorted upwards first
 const FIRST = 100;
 const BEHIND = "higher_priority";
 
-let sortedBy = "oldest";
-let downwards = true;
+let sortedBy = "status";
+let downwards = false;
 let pattern = "";
 let all = false;
 
@@ -35,7 +38,7 @@ export function tenantTable() {
   const note = el("span", { class: "muted" });
   const more = el("button", { class: "quiet", type: "button", on: { click: () => { all = true; show(); } } });
   const heads = COLUMNS.map(([name, label, , , about]) => head(name, label, about, show));
-  const picker = el("select", { id: "sort", on: { change: () => { sortedBy = picker.value; downwards = sortedBy !== "project"; show(); } } },
+  const picker = el("select", { id: "sort", on: { change: () => { sortedBy = picker.value; downwards = !UPWARDS.has(sortedBy); show(); } } },
     ...COLUMNS.filter(([name]) => name !== "priorities").map(([name, label]) => el("option", { value: name, text: label })));
   const search = el("input", { type: "search", placeholder: "Find a tenant", "aria-label": "Find a tenant", on: { input: () => { pattern = search.value.trim().toLowerCase(); show(); } } });
 
@@ -53,12 +56,18 @@ export function tenantTable() {
   show();
   return el("section", { class: "sheet", "aria-labelledby": "tenants" },
     el("div", { class: "bar-of-tools" }, el("h2", { id: "tenants", text: "Tenants" }), search, el("label", { class: "sort-by" }, "Sort by ", picker), note),
-    el("div", { class: "scroll" }, el("table", { class: "all" }, el("thead", {}, el("tr", {}, ...heads)), body)), el("div", { class: "more" }, more));
+    el("div", { class: "scroll" }, el("table", { class: "all" }, el("thead", {}, el("tr", {}, ...heads)), body)), el("div", { class: "more" }, more), legend());
+}
+
+/** What the columns mean, for those who can't hover over their heads. */
+function legend() {
+  const lines = COLUMNS.filter(([, , , , about]) => about !== "words").flatMap(([, label, , , about]) => [el("dt", { text: label }), el("dd", { text: about })]);
+  return el("details", { class: "legend" }, el("summary", { text: "What the columns mean" }), el("dl", {}, ...lines));
 }
 
 function head(name, label, about, show) {
   const button = el("button", { type: "button", text: label, on: { click: () => {
-    downwards = sortedBy === name ? !downwards : name !== "project" && name !== "cause";
+    downwards = sortedBy === name ? !downwards : !UPWARDS.has(name);
     sortedBy = name;
     show();
   } } });
@@ -84,7 +93,22 @@ function row(tenant) {
 }
 
 function projectCell(tenant) {
-  return [linkTo(tenant.project), tenant.late ? el("span", { class: "chip", "data-tone": "fault", text: "late" }) : tenant.miss_at !== null ? el("span", { class: "chip", "data-tone": "limit", text: "soon late" }) : null];
+  return linkTo(tenant.project);
+}
+
+/** The place of the tenant's most urgent item in the report's attention, which is in the order of urgency. */
+function urgency(tenant) {
+  const place = report.attention.findIndex((each) => each.project === tenant.project);
+  return place === -1 ? report.attention.length : place;
+}
+
+function statusCell(tenant) {
+  const item = report.attention[urgency(tenant)];
+  return item ? el("span", { class: "chip", "data-tone": item.tone, title: item.sentence, text: item.label }) : "";
+}
+
+function perSecond(tenant, messages) {
+  return tenant.covered_s ? messages / tenant.covered_s : null;
 }
 
 function backlogCell(tenant) {
@@ -134,9 +158,14 @@ function waitsCell(tenant) {
   return [tenant.wait_p50_s, tenant.wait_p95_s, tenant.wait_p99_s].map(milliseconds).join(" / ");
 }
 
-function drainCell(tenant) {
+function handledCell(tenant) {
   const behind = tenant.backlog > 0 && tenant.trend_word === "growing";
-  return el("span", { class: behind ? "behind" : "", text: rate(tenant.drain_rate) });
+  return el("span", { class: behind ? "behind" : "", text: rate(perSecond(tenant, tenant.handled)) });
+}
+
+function failedCell(tenant) {
+  const failed = tenant.retried + tenant.dead;
+  return el("span", { class: failed ? "wrong" : "", text: rate(perSecond(tenant, failed)) });
 }
 
 function emptyOrder(tenant) {

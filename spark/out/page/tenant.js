@@ -4,7 +4,7 @@ import { emptyIn, pastOf, report } from "./data.js";
 import { el } from "./dom.js";
 import { UNKNOWN, count, duration, milliseconds, plural, rate, share } from "./format.js";
 import { Plot } from "./plots.js";
-import { worded } from "./sentences.js";
+import { itemOf } from "./sentences.js";
 import { reason } from "./words.js";
 
 const HUES = ["--accent", "--second", "--limit", "--busy", "--fault", "--good", "--still"];
@@ -14,11 +14,16 @@ export function tenantView(tenant) {
   return el("div", { class: "one" },
     el("p", { class: "back" }, el("a", { href: "#/", text: "← All tenants" })),
     el("h1", { text: tenant.project, tabindex: -1 }),
-    el("ul", { class: "asides" }, ...report.attention.filter((each) => each.project === tenant.project).map(({ tone, sentence }) => el("li", { "data-tone": tone }, ...worded(`It ${sentence}`)))),
+    attentionOf(tenant),
     figures(tenant),
     el("div", { class: "pair" }, advice(tenant), causes(tenant)),
     past === null ? el("p", { class: "sheet lines", text: "The page has the history of the busiest tenants only; the history of this one is in tenants.parquet." }) : plots(past, tenant),
     el("div", { class: "pair" }, priorities(tenant), dead(tenant)));
+}
+
+function attentionOf(tenant) {
+  const items = report.attention.filter((each) => each.project === tenant.project);
+  return items.length ? el("ul", { class: "sheet attention", "aria-label": "Status" }, ...items.map((item) => el("li", {}, ...itemOf(item)))) : null;
 }
 
 function figures(tenant) {
@@ -29,6 +34,7 @@ function figures(tenant) {
     ["Waits p50 / p99", `${milliseconds(tenant.wait_p50_s)} / ${milliseconds(tenant.wait_p99_s)}`, `the longest ${milliseconds(tenant.wait_max_s)}`],
     ["Arrived", count(tenant.first_puts), `${count(tenant.retried)} retried`],
     ["Handled", count(tenant.handled), `${count(tenant.expired)} expired, ${count(tenant.dropped)} dropped`],
+    ["Failed", count(tenant.retried + tenant.dead), `${count(tenant.dead)} for good`],
     ["Quota used", share(tenant.quota_used), `of ${rate(tenant.qps)}/s`],
     ["Got / due", share(tenant.got_over_due), `${share(tenant.share_in_flight)} of all in flight`],
   ];
@@ -61,8 +67,8 @@ function plots(past, tenant) {
     new Plot("How long messages waited", "until their handler began", [
       { label: "p50", colour: "--accent", figures: past.p50 }, { label: "p95", colour: "--limit", figures: past.p95 }, { label: "p99", colour: "--fault", figures: past.p99 },
     ], milliseconds),
-    new Plot("Messages a second", "arriving and done, under the quota", [
-      { label: "arriving", colour: "--second", figures: past.arrival }, { label: "done", colour: "--accent", figures: past.drain }, { label: "quota", colour: "--limit", figures: past.quota, dash: [4, 4] },
+    new Plot("Messages a second", "arriving, handled and failed, under the quota", [
+      { label: "arriving", colour: "--second", figures: past.arrival }, { label: "handled", colour: "--accent", figures: past.handled }, { label: "failed", colour: "--fault", figures: past.failed }, { label: "quota", colour: "--limit", figures: past.quota, dash: [4, 4] },
     ], rate),
     causeLines.length ? new Plot("What the waiting was for", "share of all waiting in the window", causeLines, share, { stacked: true, most: 1 }) : null,
     past.dead.some((figure) => figure) ? new Plot("Dead letters", "in each window", [{ label: "dead letters", colour: "--fault", figures: past.dead }], count) : null,
