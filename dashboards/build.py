@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
@@ -30,13 +30,25 @@ def build_files() -> dict[str, str]:
 
 def _text(dashboard: Dashboard) -> str:
     document = json.loads(json.dumps(dashboard, cls=JSONEncoder))
+    _follow_schema(document)
+    return json.dumps(document, indent=2) + "\n"
+
+
+def _follow_schema(document: dict[str, Any]) -> None:
+    """Mend the output of the SDK, which differs from the schema of the Grafana in deploy/observability."""
     for each in (*document["links"], *document["annotations"]["list"]):
         del each["placement"]  # the SDK's default would hide the links in a menu
+    for each in document["annotations"]["list"]:
+        each["target"] = {"refId": "Anno", "expr": each.pop("expr"), "interval": each.pop("step")}
+        each["target"]["datasource"] = each["datasource"]
+    for each in document["templating"]["list"]:
+        for name in ("auto", "auto_min", "auto_count"):  # of variables for intervals
+            del each[name]
     for panel in document["panels"]:
+        panel.get("options", {}).pop("footer", None)  # columns have it now
         defaults = panel.get("fieldConfig", {}).get("defaults", {})
         if "links" in defaults:  # the SDK uses the type of links between dashboards
             defaults["links"] = [{"title": link["title"], "url": link["url"]} for link in defaults["links"]]
-    return json.dumps(document, indent=2) + "\n"
 
 
 def main() -> None:

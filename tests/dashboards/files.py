@@ -45,7 +45,7 @@ def queries(dashboard: dict[str, Any]) -> Iterator[Query]:
         for target in panel["targets"]:
             yield Query(panel["title"], target["expr"])
     for mark in dashboard["annotations"]["list"]:
-        yield Query(mark["name"], mark["expr"])
+        yield Query(mark["name"], mark["target"]["expr"])
 
 
 def variables(dashboard: dict[str, Any]) -> dict[str, dict[str, Any]]:

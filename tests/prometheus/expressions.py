@@ -61,7 +61,7 @@ def panels() -> Iterator[Expression]:
 def annotations() -> Iterator[Expression]:
     for name, board in files.dashboards().items():
         for each in board["annotations"]["list"]:
-            yield Expression(f"{name} / annotation / {each['name']}", each["expr"])
+            yield Expression(f"{name} / annotation / {each['name']}", each["target"]["expr"])
 
 
 def variables() -> Iterator[Variable]:
