@@ -45,7 +45,7 @@ def dashboard() -> Dashboard:
 def _build_current() -> tuple[Panel, ...]:
     return (
         figure(
-            "Attempts that succeed",
+            "Success rate",
             "Messages that were handled, of all attempts and messages that ended; a fall means that a handler or"
             " endpoint fails.",
             over(
@@ -78,8 +78,9 @@ def _build_current() -> tuple[Panel, ...]:
             "Dropped", "dropped", "Messages that people dropped in this time range, by purge or cancel.", "blue"
         ),
         figure(
-            "Maybe handled twice",
-            "Messages in this time range whose handler had begun when its process died, hung, or lost its stream.",
+            "Maybe twice",
+            "Messages in this time range that may be handled twice: their handler had begun when its process died,"
+            " hung, or lost its stream.",
             or_zero(total(increase(metric_names.DUPLICATES))),
             decimals=0,
             steps=((1, "yellow"),),

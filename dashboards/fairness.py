@@ -81,7 +81,7 @@ def _shares_now() -> tuple[Panel, ...]:
             decimals=0,
         ),
         figure(
-            "Projects starved",
+            "Starved",
             "Busy projects that get less than half of their due share, and whose oldest message has waited for a"
             " quarter of its target.",
             or_zero(f"count({among(_STARVED, _WAITED, 'project')})"),
@@ -94,13 +94,13 @@ def _neighbours_now() -> tuple[Panel, ...]:
     slots = total(rate(metric_names.TENANT_HANDLING, *_ALL), "project")
     return (
         figure(
-            "At their own limit",
+            "At own limit",
             "Projects that offer more than their quota, or wait for a limit of their own, all nodes: the"
             " noisy neighbours.",
             or_zero(f"count({of_env(records.OWN_LIMIT, PROJECTS)} > 0)"),
         ),
         figure(
-            "Slots of the largest",
+            "Most slots",
             "The part of all slot time that the project with the most of it has.",
             or_zero(over(f"max({slots})", f"sum({slots})")),
             unit="percentunit",

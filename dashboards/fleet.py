@@ -65,20 +65,20 @@ def _build_current() -> tuple[Panel, ...]:
             base="red",
         ),
         figure(
-            "Partitions nobody owns",
+            "Without owner",
             "Partitions that no scraped node owns; above 0 for longer than a lease, look at `evenlane plan` and etcd."
             " Empty while no node has joined.",
             f"{most(of_env(metric_names.PARTITIONS))} - {total(of_env(metric_names.OWNED))}",
             steps=((1, "red"),),
         ),
         figure(
-            "Alerts that fire",
+            "Alerts firing",
             "Alerts of Evenlane that fire now; the table below names them.",
             or_zero(f"count({_FIRING})"),
             steps=((1, "red"),),
         ),
         figure(
-            "Latest against target",
+            "Age of target",
             "The worst age of a queue's oldest message as a part of the target of its priority, all nodes; above 1 it"
             " is late: the table below says whose.",
             or_zero(most(of_env(records.AGE_OVER_TARGET, PRIORITIES))),

@@ -64,7 +64,7 @@ def _waits_now() -> tuple[Panel, ...]:
             decimals=1,
         ),
         figure(
-            "Of target",
+            "Age of target",
             "Age of its oldest message as a part of its priority's target, all nodes; above 100 % it is late.",
             or_zero(most(of_env(records.AGE_OVER_TARGET, *_MINE))),
             unit="percentunit",
@@ -108,7 +108,7 @@ def _moves_now() -> tuple[Panel, ...]:
             decimals=0,
         ),
         figure(
-            "Share got of share due",
+            "Got of due",
             "Slot time it got over the time due, on the node where that is least; far below 100 % it is starved."
             " Empty while it isn't busy.",
             least(series(metric_names.FAIR_SHARE, PROJECTS)),

@@ -11,6 +11,15 @@ ALL = sorted(dashboards())
 UNITS = {"short", "s", "mps", "percentunit", "bytes", "bool_yes_no", "bool_on_off"}
 
 
+COLUMN_PX = 50  # on a screen of 1,280 px, which the menu beside the dashboard narrows
+FRAME_PX = 40  # the padding of a panel, the sign of its description and its menu
+LETTER_PX = 7.5  # of the title, on average
+
+
+def _fits(title, columns):
+    return len(title) * LETTER_PX <= columns * COLUMN_PX - FRAME_PX
+
+
 @pytest.fixture(params=ALL)
 def dashboard(request):
     return dashboards()[request.param]
@@ -33,6 +42,17 @@ def test_panels_have_unique_ids_titles_and_descriptions(dashboard):
         assert re.fullmatch(r".{30,240}\.", text), (panel["title"], text)
     sentences = [panel["description"] for panel in panels(dashboard)]
     assert len(sentences) == len(set(sentences))
+
+
+def test_titles_fit_on_a_small_screen(dashboard):
+    """E7: Grafana cuts longer titles."""
+    assert [] == [panel["title"] for panel in panels(dashboard) if not _fits(panel["title"], panel["gridPos"]["w"])]
+
+
+@pytest.mark.parametrize(("title", "columns", "fits"), [("Handled", 3, True), ("Partitions nobody owns", 3, False)])
+def test_long_titles_of_small_panels_are_found(title, columns, fits):
+    """E7: the test above can fail."""
+    assert fits == _fits(title, columns)
 
 
 def test_panels_are_in_the_grid_without_overlap(dashboard):

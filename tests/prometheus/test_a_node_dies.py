@@ -14,7 +14,7 @@ from tests.support.until import until
 pytestmark = [pytest.mark.real, pytest.mark.full]
 
 _LEASE_S = 10  # so that the time without an owner is seen
-_NODES, _UNOWNED = "fleet / table / The nodes / A", "fleet / stat / Partitions nobody owns / A"
+_NODES, _UNOWNED = "fleet / table / The nodes / A", "fleet / stat / Without owner / A"
 
 
 async def test_killed_node_and_its_takeover_are_visible(tmp_path):

@@ -17,12 +17,12 @@ def expected(seen: Seen) -> dict[str, Check]:
 def _first(seen: Seen) -> dict[str, Check]:
     grew = common.ends(seen, RANGE_S)
     return {
-        "stat / Attempts that succeed / A": one(share_of(seen.handled(), seen.started())),
+        "stat / Success rate / A": one(share_of(seen.handled(), seen.started())),
         "stat / Retries / A": one(rate(seen.retried())),
         "stat / Dead letters / A": one(grew["dead"]),
         "stat / Expired / A": one(grew["expired"]),
         "stat / Dropped / A": one(grew["dropped"]),
-        "stat / Maybe handled twice / A": one(grown(load.ONE_A_BEAT, RANGE_S)),
+        "stat / Maybe twice / A": one(grown(load.ONE_A_BEAT, RANGE_S)),
         "stat / Missing / A": one(grown(load.ONE_A_BEAT, RANGE_S)),
         "stat / Stray / A": one(grown(load.ONE_A_BEAT, RANGE_S)),
     }

@@ -21,9 +21,9 @@ def _first(seen: Seen) -> dict[str, Check]:
         "stat / Least share / A": one(Span(0.75, 1.0)),
         "stat / Largest share / A": one(Span(1.0, 1.25)),
         "stat / Fairness index / A": one(Span(0.95, 1.0)),
-        "stat / Projects starved / A": one(ZERO),
-        "stat / At their own limit / A": one(Span(len(OWN_LIMIT), len(OWN_LIMIT) + 1)),
-        "stat / Slots of the largest / A": one(about(slots[load.GOLD] / sum(slots.values()), 0.15)),
+        "stat / Starved / A": one(ZERO),
+        "stat / At own limit / A": one(Span(len(OWN_LIMIT), len(OWN_LIMIT) + 1)),
+        "stat / Most slots / A": one(about(slots[load.GOLD] / sum(slots.values()), 0.15)),
         "stat / Dwell within quota / A": one(_dwell_within(seen)),
     }
 

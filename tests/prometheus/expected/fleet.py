@@ -20,9 +20,9 @@ def _first(seen: Seen) -> dict[str, Check]:
         "stat / Nodes / A": one(exactly(len(seen.nodes))),
         "timeseries / Nodes that there should be / A": NOTHING,  # only with an autoscaler
         "timeseries / Nodes that there should be / B": one(exactly(len(seen.nodes))),
-        "stat / Partitions nobody owns / A": one(ZERO),
-        "stat / Alerts that fire / A": one(exactly(len(firing(seen)))),
-        "stat / Latest against target / A": one(common.over_target(seen, "aged")),
+        "stat / Without owner / A": one(ZERO),
+        "stat / Alerts firing / A": one(exactly(len(firing(seen)))),
+        "stat / Age of target / A": one(common.over_target(seen, "aged")),
         "stat / Handled / A": one(rate(seen.handled())),
         "stat / Backlog / A": one(seen.backlogs()),
         "stat / Slots busy / A": one(Span(slots.low - 0.1, slots.high + 0.1)),

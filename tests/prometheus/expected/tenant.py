@@ -24,12 +24,12 @@ def _first(seen: Seen) -> dict[str, Check]:
     return {
         "stat / Backlog / A": one(seen.backlog("hot", "mid")),
         "stat / Oldest / A": one(seen.oldest("hot")),
-        "stat / Of target / A": one(common.over_target(seen, "hot")),
+        "stat / Age of target / A": one(common.over_target(seen, "hot")),
         "stat / Gone in / A": one(gone_in(seen)["hot mid"]),
         "stat / Arrives / A": one(ZERO),
         "stat / Handled / A": one(about(load.HOT_QPS)),
         "stat / Quota used / A": one(about(1.0, 0.1)),
-        "stat / Share got of share due / A": one(about(1.0, 0.25)),
+        "stat / Got of due / A": one(about(1.0, 0.25)),
     }
 
 
@@ -130,11 +130,11 @@ def _waiting(seen: Seen) -> dict[str, dict[str, Check]]:
             _REASONS: by("reason", {common.OTHERS: whole}, others=Span(0.0, 0.1)),
             "timeseries / Slots used / A": one(seen.slots(load.GOLD)),
             "timeseries / Handling time, mean / A": by("priority", {"mid": about(load.BULK_S, 0.25)}),
-            "stat / Share got of share due / A": one(about(1.0, 0.15)),
+            "stat / Got of due / A": one(about(1.0, 0.15)),
         },
         "aged": {
             "stat / Oldest / A": one(seen.oldest("aged")),
-            "stat / Of target / A": one(common.over_target(seen, "aged")),
+            "stat / Age of target / A": one(common.over_target(seen, "aged")),
         },
     }
 
@@ -183,7 +183,7 @@ def _at_ease() -> dict[str, dict[str, Check]]:
         },
         "nobody": {
             "stat / Backlog / A": one(ZERO),
-            "stat / Share got of share due / A": NOTHING,
+            "stat / Got of due / A": NOTHING,
             _REASONS: NOTHING,
             _ENDS: NOTHING,
         },
