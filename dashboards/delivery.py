@@ -46,8 +46,8 @@ def _build_current() -> tuple[Panel, ...]:
     return (
         figure(
             "Success rate",
-            "Messages that were handled, of all attempts and messages that ended; a fall means that a handler or"
-            " endpoint fails.",
+            "Attempts that succeeded, of all that ended, and of expired messages that are kept; a fall means that a"
+            " handler or endpoint fails.",
             over(
                 total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="handled"')),
                 total(rate(metric_names.OUTCOMES, *_ALL, ENDED)),
@@ -68,7 +68,8 @@ def _build_current() -> tuple[Panel, ...]:
         _build_outcome(
             "Dead letters",
             "dead",
-            "Messages that failed finally in this time range; `evenlane dlq list` shows them.",
+            "Messages that failed finally in this time range, and expired ones that are kept; `evenlane dlq list` shows"
+            " them.",
             "red",
         ),
         _build_outcome(
@@ -79,15 +80,16 @@ def _build_current() -> tuple[Panel, ...]:
         ),
         figure(
             "Maybe twice",
-            "Messages in this time range that may be handled twice: their handler had begun when its process died,"
-            " hung, or lost its stream.",
+            "Messages of all projects in this time range that may be handled twice: their handler had begun when its"
+            " process died, hung, or lost its stream.",
             or_zero(total(increase(metric_names.DUPLICATES))),
             decimals=0,
             steps=((1, "yellow"),),
         ),
         figure(
             "Missing",
-            "Sequences in this time range that the store no longer had: deleted by hand, or lost by the server.",
+            "Messages of all projects that the store no longer had, in this time range: deleted by hand, or lost by the"
+            " server.",
             or_zero(total(increase(metric_names.MISSING))),
             decimals=0,
             steps=((1, "red"),),
@@ -246,12 +248,12 @@ def _times() -> tuple[Panel, ...]:
     return (
         density(
             "Dwell time",
-            "Distribution of the time from put (or due) to the handler's start.",
+            "Distribution of the time from put (or due) to the handler's start, of all projects together.",
             total(rate(f"{metric_names.DWELL}_bucket", PRIORITIES), "le"),
         ),
         density(
             "Handling time",
-            "Distribution of the handlers' running time.",
+            "Distribution of the handlers' running time, of all projects together.",
             total(rate(f"{metric_names.HANDLING}_bucket", PRIORITIES), "le"),
         ),
     )
@@ -269,9 +271,13 @@ def _quantiles() -> tuple[Panel, ...]:
         for title, description, name in (
             (
                 "Dwell time",
-                "From put (or due) to the handler's start, of the chosen priorities together.",
+                "From put (or due) to the handler's start, of all projects and the chosen priorities together.",
                 metric_names.DWELL,
             ),
-            ("Handling time", "How long handlers run, of the chosen priorities together.", metric_names.HANDLING),
+            (
+                "Handling time",
+                "How long handlers run, of all projects and the chosen priorities together.",
+                metric_names.HANDLING,
+            ),
         )
     )

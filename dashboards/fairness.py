@@ -51,7 +51,8 @@ def _build_current() -> tuple[Panel, ...]:
 
 
 def _shares_now() -> tuple[Panel, ...]:
-    mean, square = f"avg({_SHARE})", f"avg({_SHARE} ^ 2)"
+    each = f"avg by (project) ({_SHARE})"
+    mean, square = f"avg({each})", f"avg({each} ^ 2)"
     return (
         figure(
             "Least share",
@@ -132,7 +133,7 @@ def _table() -> Panel:
         ),
         TableColumn(
             "Offered of quota",
-            of_env(records.OFFERED_OVER_QUOTA, PROJECTS),
+            most(of_env(records.OFFERED_OVER_QUOTA, PROJECTS), "project"),
             "percentunit",
             ((1.0, "orange"),),
             0,
@@ -198,7 +199,7 @@ def _noisy() -> tuple[Panel, ...]:
             "Offered over quota, the most",
             "Messages per second that arrive, as a part of the quota, all nodes; above 100 % the rest becomes its own"
             " backlog.",
-            GraphLine(f"topk(10, {of_env(records.OFFERED_OVER_QUOTA, PROJECTS)})", "{{project}}"),
+            GraphLine(f"topk(10, {most(of_env(records.OFFERED_OVER_QUOTA, PROJECTS), 'project')})", "{{project}}"),
             unit="percentunit",
             steps=((1, "red"),),
             projects=True,

@@ -14,6 +14,7 @@ from evenlane.dashboards.queries import (
     among,
     most,
     of_env,
+    or_always_zero,
     or_zero,
     over,
     quantile,
@@ -60,7 +61,7 @@ def _build_current() -> tuple[Panel, ...]:
             "Nodes",
             "Nodes that are scraped and have joined; compare with how many you run: a missing one is down, out of"
             " reach, or can't join.",
-            or_zero(f"count({of_env(metric_names.SLOTS)})"),
+            or_always_zero(f"count({of_env(metric_names.SLOTS)})"),
             steps=((1, "green"),),
             base="red",
         ),
@@ -74,14 +75,14 @@ def _build_current() -> tuple[Panel, ...]:
         figure(
             "Alerts firing",
             "Alerts of Evenlane that fire now; the table below names them.",
-            or_zero(f"count({_FIRING})"),
+            or_always_zero(f"count({_FIRING})"),
             steps=((1, "red"),),
         ),
         figure(
             "Age of target",
-            "The worst age of a queue's oldest message as a part of the target of its priority, all nodes; above 1 it"
-            " is late: the table below says whose.",
-            or_zero(most(of_env(records.AGE_OVER_TARGET, PRIORITIES))),
+            "The worst age of a queue's oldest message as a part of the target of its priority, all nodes; above"
+            " 100 % it is late: the table below says whose. Empty while unknown.",
+            most(of_env(records.AGE_OVER_TARGET, PRIORITIES)),
             unit="percentunit",
             steps=((0.7, "yellow"), (1, "red")),
             decimals=0,

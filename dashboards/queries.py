@@ -52,7 +52,12 @@ def aggregate(operator: str, expr: str, *by: str) -> str:
 
 
 def or_zero(expr: str) -> str:
-    """Show 0 instead of "no data". Only for expressions without labels."""
+    """Show 0 instead of "no data" while a node is scraped. Only for expressions without labels."""
+    return f"{expr} or 0 * count({series(metric_names.ROUND)})"
+
+
+def or_always_zero(expr: str) -> str:
+    """Show 0 instead of "no data", also if no node is scraped: for the number of nodes or alerts."""
     return f"{expr} or vector(0)"
 
 

@@ -58,23 +58,25 @@ def _waits_now() -> tuple[Panel, ...]:
         ),
         figure(
             "Oldest",
-            "How long its oldest message has waited.",
-            or_zero(most(series(metric_names.OLDEST, *_MINE))),
+            "How long its oldest message has waited. Empty while that is unknown.",
+            most(series(metric_names.OLDEST, *_MINE)),
             unit="s",
             decimals=1,
         ),
         figure(
             "Age of target",
-            "Age of its oldest message as a part of its priority's target, all nodes; above 100 % it is late.",
-            or_zero(most(of_env(records.AGE_OVER_TARGET, *_MINE))),
+            "Age of its oldest message as a part of its priority's target, all nodes; above 100 % it is late."
+            " Empty while its age is unknown.",
+            most(of_env(records.AGE_OVER_TARGET, *_MINE)),
             unit="percentunit",
             steps=((0.7, "yellow"), (1, "red")),
             decimals=0,
         ),
         figure(
             "Gone in",
-            "When its backlog is gone at this rate; never means that more arrives than leaves, or a pause.",
-            or_zero(clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), styles.FOR_EVER_S)),
+            "When its backlog is gone at this rate; never means that as much arrives as leaves, or more, or a"
+            " pause. Empty while rates are measured again.",
+            clamp(most(series(metric_names.TIME_TO_EMPTY, *_MINE)), styles.FOR_EVER_S),
             unit="s",
             steps=((600, "yellow"), (3600, "red")),
             never=True,
@@ -180,7 +182,8 @@ def _rates() -> tuple[Panel, ...]:
     return (
         course(
             "Offered, handled and quota",
-            "Arrivals and handled messages against the quota of all nodes; arrivals above the quota become backlog.",
+            "Arrivals (also retries) and handled messages against the quota of all nodes; arrivals above the quota"
+            " become backlog.",
             GraphLine(total(rate(metric_names.ARRIVED, PROJECTS)), "arrived"),
             GraphLine(total(rate(metric_names.OUTCOMES, PROJECTS, 'outcome="handled"')), "handled"),
             GraphLine(total(series(metric_names.QUOTA, PROJECTS)), "quota", dashed=True),
@@ -195,7 +198,8 @@ def _rates() -> tuple[Panel, ...]:
         ),
         course(
             "Rates of the forecast",
-            "Arrivals and departures over up to half a minute: the forecast uses these rates. Gaps are takeovers.",
+            "Arrivals, and handled, failed and expired messages, over up to half a minute: the forecast uses these"
+            " rates. Gaps are takeovers.",
             GraphLine(total(series(metric_names.ARRIVAL_RATE, *_MINE)), "arrives"),
             GraphLine(total(series(metric_names.DRAIN_RATE, *_MINE)), "leaves"),
             unit="mps",
