@@ -8,22 +8,28 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from evenlane.engine.telemetry import metric_names
 from tests.dashboards.files import program
+from tests.dashboards.values import series
 
 _OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus sends it
 
 
 async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
-    """The errors in the pages: promtool reports none, OpenMetrics can be parsed, and each metric is there."""
-    wrongs = []
+    """The errors in the pages: promtool reports none, OpenMetrics can be parsed, and each metric is there. The series
+    that tests/dashboards/values assumes are on them, too.
+    """
+    wrongs, exported = [], set()
     async with aiohttp.ClientSession() as client:
         for node, base in bases.items():
             plain, kind = await _page(client, base, "text/plain")
             wrongs += [f"the page of {node}: {line}" for line in await _checked(plain)]
             wrongs += _wrong_names(node, plain) if kind.startswith("text/plain") else [f"{node} gave {kind}"]
             text, kind = await _page(client, base, _OPEN)
-            if not kind.startswith("application/openmetrics-text") or not list(parsed(text)):
+            families = list(parsed(text))
+            if not kind.startswith("application/openmetrics-text") or not families:
                 wrongs.append(f"the page of {node}: asked for OpenMetrics it gave {kind}")
-    return wrongs
+            exported |= {(each.name, frozenset(each.labels)) for family in families for each in family.samples}
+    assumed = {(name, labels) for name, labels in series.exported() if name != metric_names.DESIRED_NODES}
+    return wrongs + [f"no page has {name} with the labels {sorted(labels)}" for name, labels in assumed - exported]
 
 
 def _wrong_names(node: str, page: str) -> list[str]:
