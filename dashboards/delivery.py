@@ -46,8 +46,7 @@ def _build_current() -> tuple[Panel, ...]:
     return (
         figure(
             "Success rate",
-            "Attempts that succeeded, of all that ended, and of expired messages that are kept; a fall means that a"
-            " handler or endpoint fails.",
+            "Attempts that succeeded, of all that ended; a fall means that a handler or endpoint fails.",
             over(
                 total(rate(metric_names.OUTCOMES, *_ALL, 'outcome="handled"')),
                 total(rate(metric_names.OUTCOMES, *_ALL, ENDED)),
@@ -68,12 +67,14 @@ def _build_current() -> tuple[Panel, ...]:
         _build_outcome(
             "Dead letters",
             "dead",
-            "Messages that failed finally in this time range, and expired ones that are kept; `evenlane dlq list` shows"
-            " them.",
+            "Messages that failed for good in this time range; `evenlane dlq list` shows them.",
             "red",
         ),
         _build_outcome(
-            "Expired", "expired", "Messages that outlived their ttl in this time range and aren't kept.", "yellow"
+            "Expired",
+            "expired",
+            "Messages that outlived their ttl in this time range, also those that are kept as dead letters.",
+            "yellow",
         ),
         _build_outcome(
             "Dropped", "dropped", "Messages that people dropped in this time range, by purge or cancel.", "blue"
@@ -151,7 +152,7 @@ def _attempts() -> tuple[Panel, ...]:
         ),
         course(
             "Failed of attempts, by priority",
-            "Attempts that failed, and expired messages that are kept, of all that ended.",
+            "Attempts that failed, of all that ended, by the priority of their messages.",
             GraphLine(
                 over(
                     total(rate(metric_names.OUTCOMES, *_ALL, 'outcome=~"retried|dead"'), "priority"),

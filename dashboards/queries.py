@@ -94,7 +94,7 @@ COMPETES = 'reason=~"fairness|handlers_busy|headroom"'
 """Wait reasons that are caused by other projects."""
 
 ENDED = 'outcome=~"handled|retried|dead"'
-"""Outcomes of attempts; `dead` includes expired messages that are kept, and messages that crashed their process."""
+"""Outcomes of attempts; `dead` includes messages that crashed their process."""
 
 # Metrics that prometheus-client adds for each process, without an environment.
 PROCESS_CPU = "process_cpu_seconds_total"

@@ -198,8 +198,8 @@ def _rates() -> tuple[Panel, ...]:
         ),
         course(
             "Rates of the forecast",
-            "Arrivals, and handled, failed and expired messages, over up to half a minute: the forecast uses these"
-            " rates. Gaps are takeovers.",
+            "Messages that arrive and that leave, over up to half a minute; the forecast doesn't count those that"
+            " people drop. Gaps are takeovers.",
             GraphLine(total(series(metric_names.ARRIVAL_RATE, *_MINE)), "arrives"),
             GraphLine(total(series(metric_names.DRAIN_RATE, *_MINE)), "leaves"),
             unit="mps",

@@ -67,7 +67,7 @@ OTHER = "other"
 """Value of the label `project` for all projects that aren't among the busiest."""
 
 OUTCOMES_OF = ("handled", "retried", "dead", "expired", "dropped")
-"""Outcomes of a message or an attempt. Expired messages that are kept as dead letters count as `dead`."""
+"""Outcomes of a message or an attempt. Expired messages that are kept as dead letters count as `expired`."""
 
 MOVES_OF = ("acquired", "released", "lost")
 """Kinds of partition moves."""

@@ -43,13 +43,17 @@ class Lane(NamedTuple):
         return self.handled + self.retried + self.dead
 
     @property
-    def leaves(self) -> float:
-        """Without dropped messages, as in the forecast."""
+    def taken(self) -> float:
+        """All that leave but dropped messages, with which a forecast doesn't reckon."""
         return self.attempts + self.expired
 
     @property
+    def leaves(self) -> float:
+        return self.taken + self.dropped
+
+    @property
     def growth(self) -> float:
-        return self.arrived - self.leaves - self.dropped
+        return self.arrived - self.leaves
 
     def backlog(self, t: float) -> float:
         return self.start + self.growth * t
@@ -57,12 +61,12 @@ class Lane(NamedTuple):
     @property
     def ages(self) -> tuple[float, float]:
         """The age of the oldest message, first in first out, as its value at 0 and its growth per second."""
-        gone = self.leaves + self.dropped
         if not self.growth:
-            return self.start / (gone or 1.0), 0.0  # the whole backlog came within that time
+            return self.start / (self.leaves or 1.0), 0.0  # the whole backlog came within that time
         if not self.arrived:
             return 0.0, 1.0  # all came at 0
-        return 0.0, 1.0 - gone / self.arrived  # the oldest at t is number gone * t, which came at gone * t / arrived
+        # The oldest at t is the one after the first leaves * t, and came at leaves * t / arrived.
+        return 0.0, 1.0 - self.leaves / self.arrived
 
     def age(self, t: float) -> float:
         first, each = self.ages
@@ -80,7 +84,7 @@ LANES = (
     # Three times its quota.
     Lane("hot", "mid", "a", 90, handled=30, quota=30, ran_s=0.1, reasons={"quota": 1.0}, fair=1.0),
     Lane("hot", "mid", "b", 60, handled=20, quota=20, ran_s=0.1, reasons={"quota": 1.0}, fair=0.8),
-    Lane("paused", "high", "b", 1, quota=10, reasons={"paused": 1.0}),
+    Lane("paused", "high", "b", 1, dropped=0.25, quota=10, reasons={"paused": 1.0}),
     # Of 12 new messages 4 succeed; the others fail twice.
     Lane("failing", "mid", "a", 20, handled=4, retried=8, dead=8, quota=200, dwell_s=0.003, ran_s=0.1),
     Lane("expiring", "low", "b", 11, handled=1, expired=10, quota=1, start=22, ran_s=0.0, reasons={"quota": 1.0}),

@@ -70,7 +70,7 @@ def _of_lane(lane: Lane) -> Iterator[tuple[str, str]]:
 def _empty_in(lane: Lane, t: float) -> float:
     if not lane.backlog(t):
         return 0.0
-    shrinks = lane.leaves - lane.arrived
+    shrinks = lane.taken - lane.arrived
     return lane.backlog(t) / shrinks if shrinks > 0 else float("inf")
 
 

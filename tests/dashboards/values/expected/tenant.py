@@ -45,7 +45,7 @@ def _quota(lane: Lane) -> float:
 def _empty_in(lane: Lane) -> float:
     if not backlog(lane):
         return 0.0
-    shrinks = lane.leaves - lane.arrived  # as far as the forecast sees
+    shrinks = lane.taken - lane.arrived
     return min(_YEAR_S, lane.backlog(AT_S) / shrinks) if shrinks > 0 else _YEAR_S
 
 
