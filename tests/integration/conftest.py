@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from evenlane.engine.store.jetstream.client.connection import Connection
-from evenlane.engine.store.jetstream.client.options import NatsOptions
+from tests.support.streams import delete_streams
 
 _fresh = itertools.count()
 
@@ -17,9 +16,4 @@ async def env(nats_server):
     yield name
     if not nats_server.is_running:
         await nats_server.start()
-    connection = Connection(NatsOptions((nats_server.url,)), "test")
-    await connection.open()
-    for stream in (await connection.api("STREAM.NAMES"))["streams"] or ():
-        if name in stream.split("_"):
-            await connection.api(f"STREAM.DELETE.{stream}")
-    await connection.close()
+    await delete_streams(nats_server.url, name)

@@ -1,9 +1,10 @@
-"""Reads the contents of streams on real servers."""
+"""Reads and deletes streams on real servers."""
 
 import asyncio
 
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Stored
+from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 
@@ -18,6 +19,16 @@ async def all_stored(url: str, env: str, partitions: int) -> list[Stored]:
         return [message for part in parts for message in part]
     finally:
         await store.close()
+
+
+async def delete_streams(url: str, env: str) -> None:
+    """Delete all streams of an environment."""
+    connection = Connection(NatsOptions((url,)), "test")
+    await connection.open()
+    for stream in (await connection.api("STREAM.NAMES"))["streams"] or ():
+        if env in stream.split("_"):
+            await connection.api(f"STREAM.DELETE.{stream}")
+    await connection.close()
 
 
 async def _of_lane(store: JetStreamStore, lane: LaneId) -> list[Stored]:

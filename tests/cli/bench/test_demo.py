@@ -1,4 +1,9 @@
-"""`evenlane demo`: a short run on real servers. No timing is asserted, as tests share their machine."""
+"""`evenlane demo`: a short run on real servers. No timing is asserted, as tests share their machine.
+
+The demo's arms take turns of a second, so on a busy machine a fair scheduler may look unfair. The run here therefore
+passes whether or not isolation is shown; tests/integration/proof/isolation fails if there is none. An unfair scheduler
+never looks fair, which is tested here.
+"""
 
 import json
 import os
@@ -16,6 +21,11 @@ from tests.support.until import until
 pytestmark = pytest.mark.real
 
 _CODE = f"{LISTEN}from evenlane.engine.cli.main import main; main()"
+_UNFAIR = (
+    "from evenlane.engine.proof.demo import turn; from evenlane.engine.proof.baselines import schedulers;"
+    " turn.scheduler = lambda _arm: schedulers.FifoScheduler(schedulers.stored_at);"
+)
+_SMALL = ("--seconds", "3", "--projects", "5", "--json")
 
 
 @pytest.fixture
@@ -25,10 +35,10 @@ def started(tmp_path):
     files.mkdir()
     processes = []
 
-    def start(*arguments):
+    def start(*arguments, before=""):
         environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(files)}
         process = subprocess.Popen(
-            [sys.executable, "-c", _CODE, "demo", *arguments],
+            [sys.executable, "-c", before + _CODE, "demo", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ, cwd=tmp_path,
         )  # fmt: skip
         processes.append(process)
@@ -42,7 +52,7 @@ def started(tmp_path):
 
 def test_short_run_accounts_for_every_message(started, tmp_path):
     """X10, E18, L: the hot project gets only its quota, its other messages wait, and none is lost."""
-    demo = started("--seconds", "3", "--projects", "5", "--json")
+    demo = started(*_SMALL)
     out, err = end_of(demo, 200)
     document = json.loads(out)
     assert {"victims", "hot", "control", "ledger", "seconds"} <= document.keys()
@@ -63,6 +73,16 @@ def test_short_run_accounts_for_every_message(started, tmp_path):
     assert (0 if shown else 1) == demo.returncode
     assert shown or err.startswith("evenlane: the isolation isn't shown: ")
     assert [] == [*(tmp_path / "files").iterdir()]
+
+
+@pytest.mark.full
+def test_unfair_scheduler_shows_no_isolation(started):
+    """X10: the demo fails with the control's scheduler in the product's place."""
+    out, err = end_of(started(*_SMALL, before=_UNFAIR), 200)
+    document = json.loads(out)
+    assert 0 == document["ledger"]["lost"]
+    assert document["hot"]["max_1s"] > document["hot"]["quota_qps"] + document["hot"]["burst"] + 1
+    assert err.startswith("evenlane: the isolation isn't shown: ")
 
 
 @pytest.mark.parametrize(
