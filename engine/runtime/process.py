@@ -20,6 +20,7 @@ from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.node.push.lazy_pusher import LazyPusher
 from evenlane.engine.node.signals.counters import Counters
+from evenlane.engine.runtime.embedded.etcd import CORRUPTING_VERSIONS
 from evenlane.engine.runtime.leases import LeaseLedger
 from evenlane.engine.runtime.loop_watch.keeper import Keeper
 from evenlane.engine.runtime.startup import wait_until_answered
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from evenlane.engine.tracing.attempt_tracer import AttemptTracer
 
 _log = structlog.get_logger(__name__)
-
-_CORRUPTING = ("3.5.0", "3.5.1", "3.5.2")
 
 
 class ProcessParts:
@@ -104,7 +103,7 @@ async def read_cluster_config(process: ProcessParts) -> ClusterConfig:
     """Wait for etcd, and agree on the cluster config. Raises Unreachable, ConfigError."""
     settings, coordination = process.settings, process.coordination
     version = await wait_until_answered(coordination.status, settings.start_timeout, _log.warning)
-    if version in _CORRUPTING and not all(map(_is_loopback, settings.etcd)):
+    if version in CORRUPTING_VERSIONS and not all(map(_is_loopback, settings.etcd)):
         _log.warning("this etcd may corrupt its data when it is killed: use 3.5.3 or newer", version=version)
     chosen = config_known_so_far(settings)
     return await wait_until_answered(

