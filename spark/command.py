@@ -67,7 +67,7 @@ def report(
 
     Writes report.html (one page for people), report.json, tenants.parquet/ and quotas.json, which `evenlane topics
     apply` reads. Without --since: 6 hours of 5m, a day of 1h, a week of 1d. Needs the extra evenlane[spark].
-    docs/reference/report-figures.md describes each figure.
+    The documentation describes each figure under "What the figures of a report mean".
 
     Example:
       evenlane report --out report

@@ -84,7 +84,7 @@ async def on_http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     takes = (error.headers or {}).get("Allow", "GET").replace(", HEAD", "").replace("HEAD, ", "")
     sentences = {
-        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see docs/reference/http-api.md for what exists",
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.url.path}: see /api/v1/openapi.json for what exists",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{request.url.path} does not support {request.method}: use {takes}",
     }
     status = HTTPStatus(error.status_code)

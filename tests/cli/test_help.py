@@ -1,4 +1,4 @@
-"""Help of commands and groups: the complete first sentence, and an example."""
+"""Help of commands and groups: the complete first sentence, an example, and nothing that isn't installed."""
 
 import re
 
@@ -31,6 +31,13 @@ def test_help_has_an_example_of_the_command(path, capsys):
     assert [line for line in lines if re.match(" ".join(("evenlane", *path)) + r"\b", line)]
     assert 0 == run([*path, "-h"])
     assert out == capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_names_no_file_of_the_documentation(path, capsys):
+    """An installed package has none."""
+    assert 0 == run([*path, "--help"])
+    assert not re.search(r"docs/|\.md\b", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("path", GROUPS, ids=" ".join)

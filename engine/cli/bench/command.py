@@ -56,8 +56,9 @@ def bench(
     """Run a scenario and its unfair control, and compare the figures with the bars.
 
     NAME is hot-burst, hot-slow, shares, reserve, priority, skewed-quota, scale, rebalance, live, delay, push, or
-    all; docs/explanation/benchmarks.md describes them. The first six can run over several nodes, each a
-    process. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the product misses a bar.
+    all; the documentation describes them under "Scenarios: the proof, and how to run it". The first six can run over
+    several nodes, each a process. Starts its own NATS in a temporary folder and removes it. Exit code 1 if the product
+    misses a bar.
 
     Example:
       evenlane bench hot-burst --sim

@@ -40,7 +40,7 @@ def why(
     """Explain why a project's messages wait, how many and how long, and when they will be gone.
 
     Asks the running nodes. Totals and forecast are the project's, even with --priority. Delayed messages count if they
-    are due within the next hour. docs/reference/wait-reasons.md describes each reason and its remedy.
+    are due within the next hour. The documentation describes each reason and its remedy under "Why is this waiting?".
 
     Example:
       evenlane why acme

@@ -58,7 +58,7 @@ def top(
 
     In a terminal `?` lists the keys: sort, filter, explain or pause a project. Into a pipe, or with --plain, it prints
     one table after another. `?` stands for a figure that isn't known at the moment, `-` for none.
-    docs/reference/top.md describes the columns.
+    The documentation describes the columns under "evenlane top".
 
     Example:
       evenlane top

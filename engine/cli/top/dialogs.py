@@ -31,7 +31,7 @@ IN/S, OUT/S  messages per second that come in and leave, over up to 30 s
 GONE IN      when its backlog is gone at this rate
 QUOTA        of its topic; 30/100 is 30 at this moment of 100
 ?  not known at this moment      -  none      *  the leader of the nodes
-docs/reference/top.md and docs/reference/wait-reasons.md explain more."""
+The documentation explains more: "evenlane top" and "Why is this waiting?"."""
 
 
 class ConfirmDialog(ModalScreen[bool]):

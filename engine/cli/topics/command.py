@@ -51,7 +51,7 @@ _Borrow = Annotated[
 _Ageing = Annotated[
     str | None, typer.Option(metavar="SHARE", help="Share of the turns that lower priorities get, 0 to 1.")
 ]
-_Push = Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a URL: docs/reference/http-push.md.")]
+_Push = Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a URL (HTTP push).")]
 _BackoffBase = Annotated[str | None, typer.Option(metavar="DURATION", help="Delay before the second attempt.")]
 _BackoffFactor = Annotated[str | None, typer.Option(metavar="N", help="Growth of the delay per attempt.")]
 _BackoffCap = Annotated[str | None, typer.Option(metavar="DURATION", help="Longest delay.")]
