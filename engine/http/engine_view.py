@@ -83,9 +83,14 @@ class EngineView:
     async def readiness(self) -> Readiness:
         view = self._view
         if view.node is None or view.standing is None:
-            return Readiness(view.id, not_ready=view.troubles.not_ready or _NOT_JOINED)
+            return Readiness(view.id, not_ready=await self._explain_not_serving())
         partitions, generation = view.standing
         return Readiness(view.id, partitions, generation, await self._explain_not_ready())
+
+    async def _explain_not_serving(self) -> str:
+        if self._view.node is None or self._view.troubles.not_ready:
+            return self._view.troubles.not_ready or _NOT_JOINED
+        return await self._probe.find_missing() or self._view.waiting or _NOT_JOINED
 
     async def _explain_not_ready(self) -> str:
         view = self._view

@@ -52,11 +52,11 @@ class Engine:
     letters; an application has its own.
 
     `async with Engine(handle, nats=..., etcd=...) as engine: await engine.run()`; omitted arguments come from the
-    settings. `on_ready(partitions, generation)` is called each time the node has carried out a plan, and once it has
-    waited 2 s for a plan or for other nodes to release its partitions. `supervision` ends the process's leases after
-    its exit. `tracer_provider` takes the place of the process's provider of OpenTelemetry. For control experiments:
-    without `shares` no leader lends quota between nodes; `scheduler(concurrency)` makes a scheduler other than the
-    product's.
+    settings. `on_ready(partitions, generation)` is called once the node serves all partitions of its first plan, or is
+    on standby as there are none for it, or none have come in time; and from then on each time it has carried out a
+    plan. `supervision` ends the process's leases after its exit. `tracer_provider` takes the place of the process's
+    provider of OpenTelemetry. For control experiments: without `shares` no leader lends quota between nodes;
+    `scheduler(concurrency)` makes a scheduler other than the product's.
 
     Its properties are its state for metrics, pages and HTTP routes. Those that belong to a session are
     None between two sessions.
@@ -218,6 +218,10 @@ class Engine:
     @property
     def standing(self) -> tuple[int, int] | None:
         return self._session.standing if self._session is not None else None
+
+    @property
+    def waiting(self) -> str:
+        return self._session.waiting if self._session is not None else ""
 
     @property
     def desired_nodes(self) -> int | None:

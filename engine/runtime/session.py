@@ -20,7 +20,7 @@ from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.health import condition
 from evenlane.engine.runtime.node_status import NodeStatus
 from evenlane.engine.runtime.services import NodeServices
-from evenlane.engine.runtime.serving_status import ServingStatus
+from evenlane.engine.runtime.serving_status import ServingStatus, explain_waiting, patience_s
 from evenlane.engine.runtime.startup import wait_until_answered
 from evenlane.ring.coordination.ports import CoordinationError
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_STANDBY_AFTER_S = 2.0
 _PLANNED_OUT_S = 2.0  # time for which a leaving node serves while the leader reassigns its partitions
 
 
@@ -43,9 +42,9 @@ class Session:
     """One session, which runs once: `run` creates a store, a node, the node's services and a lease, and closes all of
     them.
 
-    `stop` requests a drain. `on_ready(partitions, generation)` is called after each plan that was carried out, and when
-    the first plan takes longer than 2 s. `is_rejoin`: the process has had a session before, so servers that don't
-    answer aren't waited for, and etcd may have lost the cluster config.
+    `stop` requests a drain. `on_ready(partitions, generation)` is called when the node serves or is on standby, and
+    after each plan that was carried out from then on. `is_rejoin`: the process has had a session before, so servers
+    that don't answer aren't waited for, and etcd may have lost the cluster config.
 
     Invariants: `node` and `lease` are both set from before the registration, `membership` from after it; all three are
     None before that, and again just before the lease is revoked. A session that is over has a `reason`, and its node is
@@ -64,7 +63,7 @@ class Session:
     ) -> None:
         self._process, self._cluster, self._stop = process, cluster, stop
         self._http_address, self._is_rejoin = http_address, is_rejoin
-        self._status = ServingStatus(process.settings.env, on_ready)
+        self._status = ServingStatus(on_ready, patience_s=patience_s(process.settings.lease_ttl))
         self.node: Node | None = None
         self.lease: NodeLease | None = None
         self.membership: Membership | None = None
@@ -93,6 +92,11 @@ class Session:
     def standing(self) -> tuple[int, int] | None:
         """Partitions and generation, while the node serves or is on standby."""
         return self._status.current if self.node is not None else None
+
+    @property
+    def waiting(self) -> str:
+        """Why the node neither serves nor is on standby, in words; empty if it does, or has no membership."""
+        return explain_waiting(self.membership) if self._status.current is None and self.membership is not None else ""
 
     @property
     def bus(self) -> RequestBus | None:
@@ -243,11 +247,12 @@ class Session:
 
     async def _wait_until_over(self, membership: Membership) -> None:
         """Wait for the end of the session, or for `stop`."""
-        standby = asyncio.get_running_loop().call_later(_STANDBY_AFTER_S, self._status.on_standby, membership)
+        waiting = asyncio.create_task(self._status.limit_waiting(membership))
         try:
             await self._run_unless_stopped(self._over.wait())
         finally:
-            standby.cancel()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
 
     # ---- reports of its parts
 

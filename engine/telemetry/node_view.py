@@ -61,6 +61,10 @@ class NodeView(Protocol):
         """Partitions and generation, while the node serves or is on standby."""
 
     @property
+    def waiting(self) -> str:
+        """What the node waits for, in words, before it serves or is on standby; empty if it hasn't joined."""
+
+    @property
     def is_stopping(self) -> bool: ...
 
     @property

@@ -15,6 +15,7 @@ LEVELS = {"debug": "debug", "info": "info", "warning": "warning", "error": "erro
 SHARED = {
     "message_fields": {"project", "id", "attempt", "partition", "epoch"},
     "lane_fields": {"partition", "epoch", "kind"},
+    "move_fields": {kind + of for kind in ("acquired", "released", "lost") for of in ("", "_partitions")},
     "of_blocker": {"at", "handler", "project", "id", "messages", "stack"},
 }
 

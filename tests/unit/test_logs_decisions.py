@@ -14,7 +14,6 @@ from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.control.leader.placement_controller import PlacementController
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.node.tuning import DEFAULT
-from evenlane.engine.runtime.serving_status import ServingStatus
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.ports import CreatedAt
 from evenlane.ring.membership.records import NodeRecord, encode
@@ -34,23 +33,36 @@ def log():
 
 
 class TestPartitions:
-    async def test_move_logs_owned_released_and_owned(self, cluster, log):
+    async def test_plan_has_one_line_with_its_moves(self, cluster, log):
+        a, b = await cluster.join("a", "b")
+        await cluster.own(a=[0, 1, 3], b=[2])
+        logged(log, "serving", generation=1, partitions=3, acquired=3, acquired_partitions="0-1,3", released=0, lost=0)
+        await cluster.plan(a=[0], b=[1, 2, 3])
+        await until(lambda: a.owned == [0] and b.owned == [1, 2, 3])
+        await until(lambda: 4 == events(log).count("serving"))
+        logged(log, "serving", generation=2, partitions=1, acquired=0, released=2, released_partitions="1,3")
+        logged(log, "serving", generation=2, partitions=3, acquired=2, acquired_partitions="1,3", released=0)
+        assert {"debug"} == {line["log_level"] for line in log if line["event"] in {"owned", "released"}}
+
+    async def test_single_moves_are_logged_with_epochs_at_debug(self, cluster, log):
+        """Z1: the log shows the owners of a partition in turn."""
         a, b = await cluster.join("a", "b")
         await cluster.own(a=[0, 1], b=[2])
-        first = logged(log, "owned", partition=1, generation=1)
         await cluster.plan(a=[0], b=[1, 2])
         await until(lambda: a.owned == [0] and b.owned == [1, 2])
-        logged(log, "released", partition=1, epoch=first["epoch"], generation=2, held=0)
-        assert logged(log, "owned", partition=1, generation=2)["epoch"] > first["epoch"]
-        assert 4 == events(log).count("owned"), "one entry per partition that moves, and none for the others"
+        moves = [line for line in log if line["event"] in {"owned", "released"} and line["partition"] == 1]
+        assert ["owned", "owned", "released"] == sorted(line["event"] for line in moves)
+        first, last = (line["epoch"] for line in moves if line["event"] == "owned")
+        assert first < last
+        assert {first} == {line["epoch"] for line in moves if line["event"] == "released"}
 
-    async def test_lost_partition_is_logged(self, cluster, log):
+    async def test_lost_partitions_are_logged_once_per_event(self, cluster, log):
         a = await cluster.join("a")
-        await cluster.own(a=[0])
-        epoch = logged(log, "owned", partition=0)["epoch"]
+        await cluster.own(a=[0, 1, 2])
         await cluster.client.revoke(a.lease.id)
-        await until(lambda: ("drop", 0) in a.host.calls)
-        logged(log, "lost", partition=0, epoch=epoch, generation=1)
+        await until(lambda: {("drop", 0), ("drop", 1), ("drop", 2)} <= {*a.host.calls})
+        logged(log, "lost", count=3, lost_partitions="0-2", generation=1)
+        assert ["warning"] == [line["log_level"] for line in log if line["event"] == "lost" and "count" in line]
 
     async def test_partitions_lost_with_the_session_are_logged_once(self, cluster, log):
         """Z1: even if etcd no longer answers, so that the log shows the last owner of each partition."""
@@ -59,9 +71,18 @@ class TestPartitions:
         moves = a.moves
         await cluster.client.delete(key("owners", 0))
         await until(lambda: moves["lost"] == 1 and moves["acquired"] == 3)
+        logged(log, "partitions moved", partitions=2, acquired=1, acquired_partitions="0", lost=1, lost_partitions="0")
         await a.membership.end()
-        assert [0, 0, 1] == sorted(line["partition"] for line in log if line["event"] == "lost")
+        assert ["0", "0-1"] == [line["lost_partitions"] for line in log if line["event"] == "lost" and "count" in line]
         assert 3 == moves["lost"] == moves["acquired"]
+
+    async def test_partitions_released_without_a_plan_are_logged(self, cluster, log):
+        a = await cluster.join("a")
+        await cluster.own(a=[0, 1])
+        assert await a.membership.leave(0, 10)
+        await a.membership.end()
+        logged(log, "partitions moved", partitions=0, released=2, released_partitions="0-1", missing="")
+        assert "lost" not in events(log)
 
     async def test_end_of_catch_up_is_logged(self, log):
         async with World() as world:
@@ -88,12 +109,11 @@ class TestLease:
 
 
 class TestPlans:
-    def test_confirmed_plan_is_logged(self, log):
-        status = ServingStatus("online", lambda _partitions, _generation: None)
-        status.on_carried_out(64, 7)
-        logged(log, "serving", env="online", partitions=64, generation=7)
-        status.on_carried_out(0, 8)
-        logged(log, "standing by", env="online", partitions=0, generation=8)
+    async def test_plan_that_gives_nothing_is_logged(self, cluster, log):
+        a = await cluster.join("a")
+        await cluster.plan(a=[])
+        await until(lambda: a.carried_out == [(0, 1)])
+        logged(log, "standing by", env="online", partitions=0, generation=1, acquired=0)
 
     async def test_written_plan_is_logged(self, log):
         def fail(_request):

@@ -13,6 +13,7 @@ from evenlane.engine.cluster.ownership.claimed_partition_opener import NEWER_PAU
 from evenlane.engine.cluster.ownership.handoff import HandoffId
 from evenlane.engine.cluster.ownership.handoff_publisher import HandoffPublisher
 from evenlane.engine.cluster.ownership.handoff_receiver import HandoffReceiver
+from evenlane.engine.cluster.ownership.move_log import MoveLog
 from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys, WentBack
 from evenlane.engine.cluster.ownership.unreadable_recheck import UnreadableRecheck
 from evenlane.engine.errors import Fenced, UnknownEpoch
@@ -69,8 +70,8 @@ class ActionExecutor:
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
     ) -> None:
-        self._host, self._member, self._moves, self._ownership = host, member, moves, ownership
-        self._unreadable = unreadable
+        self._host, self._member, self._ownership = host, member, ownership
+        self._moves, self._unreadable = MoveLog(env, member, moves), unreadable
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self._concurrency = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
@@ -93,7 +94,8 @@ class ActionExecutor:
         if self._timer is not None:
             self._timer.cancel()
         for partition, epoch in self.epochs.items():
-            self._note_lost(partition, epoch)
+            self._moves.note_lost(partition, epoch)
+        self._moves.close()
         self._ownership.end()
         self._unreadable.keep_only(())
         tasks = list(self._tasks)
@@ -129,12 +131,14 @@ class ActionExecutor:
                     self._opening[partition] = self.spawn(self._open(action), f"open {partition}")
                 case Close(partition):
                     self.spawn(self._close(action, self._stop(partition)), f"close {partition}")
-                case Release(partition):
+                case Release(partition, created):
+                    self._moves.note_releasing(partition, created)
                     self.spawn(self._release(action), f"release {partition}")
                 case Drop(partition, created):
-                    self._note_lost(partition, self.keys.epoch(partition, created))
+                    self._moves.note_lost(partition, self.keys.epoch(partition, created))
                     self.spawn(self._drop(action, self._stop(partition)), f"drop {partition}")
                 case ConfirmGeneration(generation):
+                    self._moves.note_plan(len(self._member.owned), generation)
                     self.spawn(self._confirm(generation), "confirm")
         self._unreadable.keep_only(self._member.plan.desired)
         self._host.expect(more=self._member.plan.is_expecting)
@@ -166,10 +170,6 @@ class ActionExecutor:
 
     def _tick(self) -> None:
         self.execute(self._member.tick(now_ns()))
-
-    def _note_lost(self, partition: int, epoch: int) -> None:
-        self._moves["lost"] += 1
-        _log.warning("lost", partition=partition, epoch=epoch, generation=self._member.plan.generation)
 
     def _stop(self, partition: int) -> asyncio.Task[None] | None:
         """Start no more handlers for the partition. Returns the task that was opening it, which has been cancelled."""
@@ -220,15 +220,12 @@ class ActionExecutor:
             return
         self._opening.pop(partition, None)
         self._receiver.follow(held)
-        self._moves["acquired"] += 1
-        _log.info(
-            "owned", partition=partition, epoch=epoch, generation=self._member.plan.generation, held=len(held),
-            took_s=round((now_ns() - began) / _SECOND, 3),
-        )  # fmt: skip
+        self._moves.note_acquired(partition, epoch, len(held), (now_ns() - began) / _SECOND)
         self.keys.mark(partition, created, self._lease)  # shows the previous owner that the partition is served
         self.execute(self._member.on_opened(partition, created, now_ns()))
         if not self._member.is_busy and not self._member.plan.is_expecting:
             self._ownership.note_agreement()  # perhaps under a plan that was carried out earlier
+            self._moves.flush()
 
     async def _close(self, action: Close, opening: asyncio.Task[None] | None) -> None:
         partition, created = action
@@ -251,11 +248,7 @@ class ActionExecutor:
             return
         self._handed_off.pop(handoff, None)
         await self.publisher.follow(handoff, lanes, revision)
-        self._moves["released"] += 1
-        _log.info(
-            "released", partition=partition, epoch=epoch, generation=self._member.plan.generation,
-            held=sum(len(lane.running) for lane in lanes.values()),
-        )  # fmt: skip
+        self._moves.note_released(partition, created, epoch, sum(len(lane.running) for lane in lanes.values()))
         self.keys.discard(partition, created)
         self.execute(self._member.on_released(partition, created, now_ns()))
 
