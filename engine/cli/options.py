@@ -40,6 +40,7 @@ Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", h
 Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, for example online.")]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file, in TOML.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")]
 
 

@@ -145,4 +145,4 @@ async def test_runbooks_of_missing_and_stray_messages(tmp_path):
         await runbook.shows(base, "evenlane_stray_messages_total", lambda count: count == 1)
         await runbook.prints("evenlane dlq list _stray", "1")
         await runbook.prints("evenlane dlq show _stray 17", "lanes.online.3.acme.0.urgent", **{"17": 1})
-        assert 0 == (await runbook.run("evenlane dlq drop _stray --all"))[0]
+        assert 0 == (await runbook.run("evenlane dlq drop _stray --all --yes"))[0]

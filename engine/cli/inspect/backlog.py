@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenlane.engine.base.plural import format_count
-from evenlane.engine.cli.options import CommonOptions, Json, common, number
+from evenlane.engine.cli.confirm import confirm_by_name, require_terminal
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError
 
@@ -27,7 +27,6 @@ app = new_app("""Show or drop the waiting messages of a project.
 _Project = Annotated[str, typer.Argument(metavar="PROJECT")]
 _Priority = Annotated[str | None, typer.Option("--priority", metavar="P", help="Only this priority.")]
 _Limit = Annotated[int, typer.Option("--limit", parser=number, metavar="N", help="Messages per priority.")]
-_Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 
 
 @app.command("peek")
@@ -62,7 +61,7 @@ def peek(
 @app.command("purge")
 @common
 def purge(
-    given: CommonOptions, project: _Project, *, priority: _Priority = None, yes: _Yes = False, as_json: Json = False
+    given: CommonOptions, project: _Project, *, priority: _Priority = None, yes: Yes = False, as_json: Json = False
 ) -> None:
     """Drop all messages of a project that wait at this moment, including delayed ones and retries.
 
@@ -126,13 +125,9 @@ def _settings(given: CommonOptions) -> Settings:
 
 def _ask(project: str, priority: str | None, env: str) -> None:
     what = f"all of {project}" if priority is None else f"priority {priority} of {project}"
-    if not sys.stdin.isatty():
-        raise ConfigError(
-            f"purge permanently drops {what} in environment {env!r}: without a terminal, confirm with --yes"
-        )
-    typed = typer.prompt(f"This permanently drops {what} in environment {env!r}. To continue, type the project's name")
-    if typed != project:
-        raise ConfigError(f"that is not {project!r}: nothing was dropped")
+    deed = f"permanently drops {what} in environment {env!r}"
+    require_terminal("purge", deed)
+    confirm_by_name(project, deed)
 
 
 def _show(result: dict[str, Any]) -> None:

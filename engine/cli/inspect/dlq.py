@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from evenlane.engine.base.plural import format_count
+from evenlane.engine.cli.confirm import confirm_by_name, require_terminal
 from evenlane.engine.cli.inspect.dlq_format import LIST_HEADER, body_line, dead_letter_fields, line
-from evenlane.engine.cli.options import CommonOptions, Json, common, number, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common, number, seconds
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
@@ -174,16 +176,19 @@ def drop(
     *,
     seq: _Seq = None,
     everything: _All = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove dead letters; they can't be restored.
+    """Remove dead letters; they can't be restored. --all asks before, unless there is --yes.
 
     Example:
       evenlane dlq drop acme --seq 2
-      evenlane dlq drop acme --all
+      evenlane dlq drop acme --all --yes
     """
     _check(project)
     _check_one_or_all("drop", project, seq, everything=everything)
+    if everything and not yes:
+        _ask(given, project)
 
     from evenlane.engine.cli.progress import ProgressDisplay
 
@@ -229,6 +234,15 @@ def keep(
 
     was = format_duration(before) if before else "forever"
     print(f"dead letters in {env} are kept for {format_duration(duration)}; previously: {was}")  # noqa: T201
+
+
+def _ask(given: CommonOptions, project: str) -> None:
+    """Ask whether all dead letters shall go, with their number; don't if there are none."""
+    where = f"of {project} in environment {given.load_shared().settings.env!r}"
+    require_terminal("drop", f"permanently removes all dead letters {where}")
+    count: int = _run_with_client(given, lambda dead_letters: dead_letters.count(project))
+    if count:
+        confirm_by_name(project, f"permanently removes {format_count(count, 'dead letter')} {where}")
 
 
 def _check(project: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenlane.engine.base.plural import format_count
-from evenlane.engine.cli.options import CommonOptions, Json, common
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common
 from evenlane.engine.cli.output import print_json, print_table
 from evenlane.engine.cli.topics.fields import row_line
 from evenlane.engine.cli.topics.session import By, run_with_etcd
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _MOST_NAMED = 10  # in a sentence
 _MOST_LISTED = 100  # lines
 
-_Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and write nothing.")]
 
 
@@ -38,7 +37,7 @@ def apply(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Topics in JSON or TOML; - is stdin.")],
     *,
     dry_run: _DryRun = False,
-    yes: _Yes = False,
+    yes: Yes = False,
     by: By = None,
     as_json: Json = False,
 ) -> None:

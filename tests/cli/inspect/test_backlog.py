@@ -85,13 +85,14 @@ def test_error_is_one_sentence_with_its_exit_code(env, transcript):
 
 
 def test_unconfirmed_purge_drops_nothing(env, servers, capsys, monkeypatch):
+    """Another name is no wrong use, which could be told without the answer."""
     put("acme", "a")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.prompt", lambda text: "yes")
-    assert 2 == run(["backlog", "purge", "acme"])
+    monkeypatch.setattr("typer.prompt", lambda text, *, err: "yes")
+    assert 1 == run(["backlog", "purge", "acme"])
     assert "that is not 'acme': nothing was dropped" in capsys.readouterr().err
     assert 1 == len(stored(servers, env))
-    monkeypatch.setattr("typer.prompt", lambda text: "acme")
+    monkeypatch.setattr("typer.prompt", lambda text, *, err: "acme")
     assert 0 == run(["backlog", "purge", "acme"])
     assert capsys.readouterr().out.endswith("dropped 1 message of acme\n")
 

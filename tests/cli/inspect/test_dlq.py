@@ -31,7 +31,8 @@ dlq replay acme --all --rate 0
 dlq replay acme --all --rate fast
 dlq replay _stray --all
 dlq replay idle --all
-dlq drop idle --all
+dlq drop acme --all
+dlq drop idle --all --yes
 dlq replay nobody --all
 dlq replay other --all
 dlq replay tired --all
@@ -65,11 +66,26 @@ def test_replayed_or_dropped_dead_letter_is_reported_missing(place, capsys):
     for arguments in (["replay", "acme", "--seq", "1"], ["drop", "acme", "--seq", "2"], ["show", "acme", "2"]):
         assert 1 == run(["dlq", *arguments])
         assert "no longer exists: it was replayed or dropped, or its time (30d) ran out" in capsys.readouterr().err
-    for arguments in (["replay", "acme", "--all"], ["drop", "acme", "--all", "--json"]):
+    for arguments in (["replay", "acme", "--all"], ["drop", "acme", "--all", "--yes", "--json"]):
         assert 1 == run(["dlq", *arguments])
         assert ("", 1) == ((captured := capsys.readouterr()).out, captured.err.count("\n"))
         assert "project 'acme' has no dead letters" in captured.err
     assert {"m1": 1} == place.ids()
+
+
+def test_drop_of_all_asks_for_the_name(place, capsys, monkeypatch):
+    """K4: it can't be undone. stdout has the document alone."""
+    place.bury("m1", "m2")
+    asked, answers = [], ["acmee", "acme"]
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda text, *, err: asked.append((text, err)) or answers.pop(0))
+    assert 1 == run(["dlq", "drop", "acme", "--all"])
+    assert "that is not 'acme': nothing was dropped" in capsys.readouterr().err
+    assert 2 == place.left()
+    assert 0 == run(["dlq", "drop", "acme", "--all", "--json"])
+    assert ({"dropped": 2}, 0) == (json.loads(capsys.readouterr().out), place.left())
+    deed = f"This permanently removes 2 dead letters of acme in environment {place.env!r}."
+    assert 2 * [(f"{deed} To continue, type the project's name", True)] == asked
 
 
 # ---- list and show
