@@ -19,6 +19,7 @@ from evenlane.engine._version import __version__
 from evenlane.engine.base.config import values
 from evenlane.engine.base.config.settings import KEYS, Settings
 from evenlane.engine.base.durations import format_duration
+from evenlane.engine.base.sizes import format_size
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "deploy/helm/evenlane"
@@ -106,7 +107,7 @@ def _format_bounds(parsers: dict[str, values.Parser]) -> str:
             continue
         low, high = of["low"], of["high"]
         if kind == "size":
-            what = f"a size from {low // 2**20}MiB to {high // 2**20}MiB"
+            what = f"a size from {format_size(low)} to {format_size(high)}"
         else:
             what = f"a duration from {format_duration(low)} to {format_duration(high)}"
         what = {"whole_seconds": f"{what}, in whole seconds", "zero_or_duration": f"0 or {what}"}.get(kind, what)

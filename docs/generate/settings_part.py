@@ -13,6 +13,7 @@ from markup import joined, table
 from evenlane.engine.base.config.scaling import ScalingSettings
 from evenlane.engine.base.config.settings import CLUSTER_SETTINGS, Settings
 from evenlane.engine.base.durations import format_duration
+from evenlane.engine.base.sizes import format_size
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 
 if TYPE_CHECKING:
@@ -95,14 +96,10 @@ def _default(key: str, value: object) -> str:
         case float() if key not in CLUSTER_SETTINGS and not key.startswith("scaling_projects"):
             text = f"`{format_duration(value)}`"
         case int() if key.endswith("budget"):
-            text = _size(value)
+            text = f"`{format_size(value)}`"
         case int() | float():
             text = f"{value:,.15g}" if isinstance(value, float) else f"{value:,}"
     return text
-
-
-def _size(count: int) -> str:
-    return next(f"`{count >> bits}{unit}`" for bits, unit in ((30, "GiB"), (20, "MiB")) if count >> bits)
 
 
 def _allowed(parse: Any) -> str:
@@ -113,7 +110,7 @@ def _allowed(parse: Any) -> str:
         case "whole" | "number":
             return f"{low:,} to {high:,}" if kind == "whole" else f"{low:,.15g} to {high:,.15g}"
         case "size":
-            return f"{_size(low)} to {_size(high)}"
+            return f"`{format_size(low)}` to `{format_size(high)}`"
         case "duration" | "zero_or_duration" | "whole_seconds":
             before = {"zero_or_duration": "0, or ", "whole_seconds": "whole seconds, "}.get(kind, "")
             return f"{before}`{format_duration(low)}` to `{format_duration(high)}`"

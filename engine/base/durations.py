@@ -4,6 +4,7 @@ import math
 import re
 from datetime import UTC, datetime
 
+from evenlane.engine.base.numbers import format_number
 from evenlane.engine.errors import ConfigError
 
 _SECOND = 1_000_000_000
@@ -42,12 +43,14 @@ def _seconds(value: str | float) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in the largest unit that gives a whole number, as `parse_duration` reads it: `90s`, `30d`."""
+    """Format a duration in the largest unit that gives a whole number, or in seconds: `30d`, `90s`, `0.25s`.
+    `parse_duration` reads the same number from it.
+    """
     for unit in ("d", "h", "m"):
         count = seconds / _UNITS[unit]
         if count >= 1 and count.is_integer():
             return f"{count:.0f}{unit}"
-    return f"{seconds:.15g}s"
+    return f"{format_number(seconds)}s"
 
 
 def parse_instant(text: str) -> int:

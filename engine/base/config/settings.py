@@ -15,7 +15,7 @@ from evenlane.engine.base.config import secret_files, values
 from evenlane.engine.base.config.pairs import check_pairs
 from evenlane.engine.base.config.scaling import ScalingSettings, check_scaling
 from evenlane.engine.base.config.sources import Sources
-from evenlane.engine.base.durations import MAX_SECONDS
+from evenlane.engine.base.durations import MAX_SECONDS, format_duration
 from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.ring.hashing import Layout
 
@@ -213,6 +213,11 @@ class Settings(ScalingSettings):
         """All values in JSON's types, credentials masked."""
         return {key: _format(getattr(self, key)) for key in KEYS}
 
+    def written(self) -> dict[str, str | None]:
+        """All values as variables and flags take them, credentials masked. None: not set."""
+        found = ((key, getattr(self, key)) for key in KEYS)
+        return {key: None if value is None else values.write(_PARSERS[key], value) for key, value in found}
+
 
 _SCALING = tuple(each.name for each in fields(ScalingSettings))
 KEYS: tuple[str, ...] = (*(each.name for each in fields(Settings) if each.name not in _SCALING), *_SCALING)
@@ -279,8 +284,9 @@ def _check_together(settings: Settings, origins: Mapping[str, str]) -> None:
     check_scaling(settings, origins)
     if settings.dead_letter_keep < settings.duplicate_window:
         raise ConfigError(
-            f"dead_letter_keep ({origins['dead_letter_keep']}): {settings.dead_letter_keep:g}s is less than"
-            f" duplicate_window, which is {settings.duplicate_window:g}s ({origins['duplicate_window']})"
+            f"dead_letter_keep ({origins['dead_letter_keep']}): {format_duration(settings.dead_letter_keep)} is less"
+            f" than duplicate_window, which is {format_duration(settings.duplicate_window)}"
+            f" ({origins['duplicate_window']})"
         )
     group_qps, most = settings.group_qps, settings.max_group_qps
     if group_qps is not None and most is not None and group_qps > most:

@@ -6,15 +6,20 @@ import math
 import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from evenlane.engine.base import names
-from evenlane.engine.base.durations import parse_duration
+from evenlane.engine.base.durations import format_duration, parse_duration
+from evenlane.engine.base.numbers import format_number
+from evenlane.engine.base.sizes import format_size, parse_size
 
 Parser = Callable[[object], object]
+_Parser = TypeVar("_Parser", bound=Parser)
 
-_SIZES = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|kB|MB|GB)", re.ASCII)
+_FORMATTERS: dict[Parser, Callable[[Any], str]] = {}
+"""How values are written, by the parser that reads them, where that isn't the plain number."""
+
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}(\.[0-9]{1,18})?", re.ASCII)
 _HTTPS = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?/?", re.ASCII)
@@ -30,6 +35,25 @@ def mask_secrets(text: str) -> str:
 def format_value(value: object) -> str:
     text = mask_secrets(value) if isinstance(value, str) else str(value)
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
+
+
+def write(parse: Parser, value: object) -> str:
+    """Return a parsed value as `parse` reads it from a variable or flag. Credentials are masked."""
+    match value:
+        case _ if parse in _FORMATTERS:
+            return _FORMATTERS[parse](value)
+        case bool():
+            return str(value).lower()
+        case float():
+            return format_number(value)
+        case tuple():
+            return ",".join(write(text, each) for each in value)
+    return mask_secrets(str(value))
+
+
+def _written_by(form: Callable[[Any], str], parse: _Parser) -> _Parser:
+    _FORMATTERS[parse] = form
+    return parse
 
 
 def whole(low: int, high: int) -> Parser:
@@ -72,14 +96,14 @@ def share(value: object) -> float:
 def size(low: int, high: int) -> Parser:
     def parse(value: object) -> int:
         number = value
-        if isinstance(value, str) and (match := _SIZE.fullmatch(value.strip())):
-            number = int(match[1]) * _SIZES[match[2]]
+        if isinstance(value, str) and (found := parse_size(value)) is not None:
+            number = found
         if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
-            limits = f"from {low // 2**20}MiB to {high // 2**20}MiB"
+            limits = f"from {format_size(low)} to {format_size(high)}"
             raise ValueError(f"{format_value(value)} is not a size {limits}, as a number of bytes or like 64MiB")
         return number
 
-    return parse
+    return _written_by(format_size, parse)
 
 
 def duration(low: float, high: float) -> Parser:
@@ -88,10 +112,12 @@ def duration(low: float, high: float) -> Parser:
     def parse(value: object) -> float:
         seconds = parse_duration(value)  # type: ignore[arg-type]  # it rejects other types
         if not low <= seconds <= high:
-            raise ValueError(f"{format_value(value)} is not a duration from {low:g}s to {high:g}s")
+            raise ValueError(
+                f"{format_value(value)} is not a duration from {format_duration(low)} to {format_duration(high)}"
+            )
         return seconds
 
-    return parse
+    return _written_by(format_duration, parse)
 
 
 def whole_seconds(low: int, high: int) -> Parser:
@@ -103,7 +129,7 @@ def whole_seconds(low: int, high: int) -> Parser:
             raise ValueError(f"{format_value(value)} is not a whole number of seconds")
         return seconds
 
-    return parse
+    return _written_by(format_duration, parse)
 
 
 def zero_or_duration(low: float, high: float) -> Parser:
@@ -112,10 +138,11 @@ def zero_or_duration(low: float, high: float) -> Parser:
     def parse(value: object) -> float:
         seconds = parse_duration(value)  # type: ignore[arg-type]  # it rejects other types
         if seconds and not low <= seconds <= high:
-            raise ValueError(f"{format_value(value)} is neither 0 nor a duration from {low:g}s to {high:g}s")
+            limits = f"from {format_duration(low)} to {format_duration(high)}"
+            raise ValueError(f"{format_value(value)} is neither 0 nor a duration {limits}")
         return seconds
 
-    return parse
+    return _written_by(format_duration, parse)
 
 
 def choice(*allowed: str) -> Parser:

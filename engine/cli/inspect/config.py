@@ -10,22 +10,23 @@ def config(given: CommonOptions, *, as_json: Json = False) -> None:
     """Show the settings in effect, and where each value comes from.
 
     Flags override EVENLANE_* variables. Variables override the file (--config, else EVENLANE_CONFIG, else
-    ./evenlane.toml), and the file overrides the defaults. Contacts nothing.
+    ./evenlane.toml), and the file overrides the defaults. Contacts nothing. Values are written as they can be set;
+    --json has durations in seconds and sizes in bytes.
 
     Example:
       evenlane config --config evenlane.toml
       evenlane config --json
     """
     loaded = given.load()
-    values = loaded.settings.shown()
     if as_json:
-        print_json({"settings": values, "origins": loaded.origins})
+        print_json({"settings": loaded.settings.shown(), "origins": loaded.origins})
         return
+    values = loaded.settings.written()
     rows = [(key, _cell(key, value), loaded.origins[key]) for key, value in values.items()]
     print_table(("SETTING", "VALUE", "FROM"), rows)
 
 
-def _cell(key: str, value: object) -> str:
+def _cell(key: str, value: str | None) -> str:
     if value is None:
         return {"node": "HOST-PID"}.get(key, "set by the cluster" if key in CLUSTER_SETTINGS else "-")
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+    return value

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from evenlane.engine.base.durations import parse_duration
+from evenlane.engine.base.durations import MAX_SECONDS, format_duration, parse_duration
+from evenlane.engine.base.numbers import format_number
 from evenlane.engine.errors import ConfigError, InvalidTopic
 from evenlane.quota.topics.strict_json import real
 from evenlane.quota.topics.topic import TopicError, merge
@@ -77,7 +79,11 @@ def rows(status: TopicStatus) -> Iterator[tuple[str, str, str]]:
     for field in {**in_effect, **spec}:
         if field != "revision":
             known, is_set = field in in_effect, field in spec
-            yield field, words(in_effect[field]) if known else "-", words(spec[field]) if is_set else ""
+            yield (
+                field,
+                field_words(field, in_effect[field]) if known else "-",
+                field_words(field, spec[field]) if is_set else "",
+            )
     if isinstance(status.spec, str):
         yield "(not an object)", "-", words(status.spec)
     accepted_at = in_effect.get("revision", 0)
@@ -131,11 +137,13 @@ def row_line(row: PlanRow) -> tuple[str, str, str]:
 def changes_words(changes: Mapping[str, tuple[Any, Any]], nothing: str, *, arrows: bool) -> str:
     """Format changes: `qps 100 -> 200, concurrency 5 -> default`. A new topic has no `arrows`."""
 
-    def side(value: object) -> str:
-        return nothing if value is None else words(value)
+    def side(field: str, value: object) -> str:
+        return nothing if value is None else field_words(field, value)
 
     return ", ".join(
-        f"{_format_name(field)} {side(before)} -> {side(after)}" if arrows else f"{_format_name(field)} {side(after)}"
+        f"{_format_name(field)} {side(field, before)} -> {side(field, after)}"
+        if arrows
+        else f"{_format_name(field)} {side(field, after)}"
         for field, (before, after) in changes.items()
     )
 
@@ -144,14 +152,24 @@ def _format_name(field: str) -> str:
     return field if field.isprintable() and field.isascii() else json.dumps(field)
 
 
+def field_words(field: str, value: object) -> str:
+    """Format a field's value as the flags of `topics set` take it. A spec may hold anything."""
+    match value:
+        case {} if field == "backoff":
+            return " ".join(f"{_format_name(name)}={field_words(name, part)}" for name, part in value.items())
+        case int() | float() if field in _DURATIONS and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS:
+            return format_duration(value)
+    return words(value)
+
+
 def words(value: object) -> str:
     match value:
         case None:
             return "-"
         case bool():
             return "yes" if value else "no"
-        case float():
-            return f"{value:g}" if value != int(value) else f"{int(value)}"
+        case float() if isfinite(value):
+            return format_number(value)
         case str() if value.isprintable():
             return value
         case int():

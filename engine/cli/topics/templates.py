@@ -11,7 +11,7 @@ from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.topics.command import set_ as set_topic
-from evenlane.engine.cli.topics.fields import from_flags, words
+from evenlane.engine.cli.topics.fields import field_words, from_flags, words
 from evenlane.engine.cli.topics.session import run_with_etcd
 from evenlane.engine.errors import InvalidTopic
 from evenlane.quota.topics.fields import FIELDS
@@ -105,7 +105,9 @@ def get(given: CommonOptions, name: Name, *, as_json: Json = False) -> None:
         print_json(document)
         return
     topic = document.pop("topic") or {}
-    print_table(("FIELD", "VALUE"), ((field, words(value)) for field, value in {**document, **topic}.items()))
+    print_table(
+        ("FIELD", "VALUE"), ((field, field_words(field, value)) for field, value in {**document, **topic}.items())
+    )
 
 
 @app.command("list")

@@ -21,6 +21,7 @@ def test_json_has_every_value_with_its_origin(capsys):
     assert list(KEYS) == list(document["settings"]) == list(document["origins"])
     assert ("sandbox", "flag --env") == (document["settings"]["env"], document["origins"]["env"])
     assert document["settings"]["partitions"] is None
+    assert (10.0, 2**26) == (document["settings"]["lease_ttl"], document["settings"]["payload_budget"])
 
 
 def test_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
@@ -28,7 +29,8 @@ def test_table_shows_value_and_origin_of_each_setting(capsys, tmp_path):
     assert 0 == run(["config"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["SETTING", "VALUE", "FROM"] == lines[0]
-    assert ["lease_ttl", "5.0", "file", "evenlane.toml"] in lines
+    assert ["lease_ttl", "5s", "file", "evenlane.toml"] in lines
+    assert ["payload_budget", "64MiB", "default"] in lines
     assert ["partitions", "set", "by", "the", "cluster", "default"] in lines
     assert 1 + len(KEYS) == len(lines)
 
