@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.admin.why.recent_waits import explain_waits
 from evenlane.engine.admin.why.status import judge_project
 from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
@@ -62,7 +63,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
         "oldest_seconds": to_thousandths(merge_counts(wholes.values()).oldest_s),
         "in_flight": sum(part.in_flight for part in wholes.values()),
         "waited_over_seconds": to_thousandths(max((answer.waited_s for answer in answers), default=0.0)),
-        "priorities": [_priority(question, name, wholes[name], about) for name in shown],
+        "priorities": [_priority(question, name, wholes[name], about, answers) for name in shown],
         "rates": _rates(question, load, missing),
         "forecast": forecast,
         "nodes": _nodes(question, answers),
@@ -86,7 +87,9 @@ def _load(
     )
 
 
-def _priority(question: Question, name: str, part: QueueCount, about: ReasonContext) -> dict[str, Any]:
+def _priority(
+    question: Question, name: str, part: QueueCount, about: ReasonContext, answers: Sequence[NodeAnswer]
+) -> dict[str, Any]:
     due = None if part.next_due_s is None else format_instant(question.at + round(part.next_due_s * _SECOND))
     return {
         "priority": name,
@@ -105,6 +108,7 @@ def _priority(question: Question, name: str, part: QueueCount, about: ReasonCont
             for reason, found in rank_reasons(part.reasons)
         ],
         "waited": _list_waits(part),
+        "waited_sentence": explain_waits(name, None if question.topic is None else question.topic.groups, answers),
     }
 
 

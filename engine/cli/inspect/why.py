@@ -112,7 +112,7 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
             elif each["reason"] not in explained:
                 explained.add(each["reason"])
                 yield f"{each['reason']}: {each['sentence']}"
-    yield from _format_waits(answer)
+    yield from (f"waited: {part['waited_sentence']}" for part in answer["priorities"] if part["waited_sentence"])
     forecast = answer["forecast"]
     yield f"rates: {answer['rates']['sentence']}"
     yield f"forecast: {forecast['sentence']}"
@@ -124,13 +124,3 @@ def _lines(answer: dict[str, Any]) -> Iterator[str]:
             yield f"        {forecast['command']}"
     for note in answer["notes"]:
         yield f"note: {note}"
-
-
-def _format_waits(answer: dict[str, Any]) -> Iterator[str]:
-    from evenlane.engine.core.stats.forecast import format_spoken
-
-    for part in answer["priorities"]:
-        if part["waited"]:
-            reasons = ", ".join(f"{format_spoken(each['seconds'])} for {each['reason']}" for each in part["waited"])
-            over = format_spoken(answer["waited_over_seconds"])
-            yield f"waited ({part['priority']}): {reasons}, summed over all queue heads, in the last {over}"

@@ -104,7 +104,7 @@ async def _as_text(world, evenlane_in_thread):
     assert "quota: the topic's 0.01 msg/s are used up" in lines
     assert not any("low" in line for line in lines)
     assert 1 == sum(line.startswith("forecast: ") for line in lines)
-    assert any(re.fullmatch(r"waited \(high\): \S+ for quota, .* in the last \S+", line) for line in lines)
+    assert any(re.fullmatch(r"waited: in the last \S+, high waited for quota .+", line) for line in lines)
     code, out, err = await evenlane_in_thread("why", "acme", "--nats", "nats://127.0.0.1:1")
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: NATS at nats://127.0.0.1:1 does not answer")

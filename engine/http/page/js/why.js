@@ -3,7 +3,6 @@
 import { chip, showReason } from "./chip.js";
 import { el } from "./dom.js";
 import { count, duration, plural } from "./format.js";
-import { reason } from "./words.js";
 
 export class Why {
   constructor() {
@@ -38,10 +37,9 @@ function priority(part) {
     `${count(part.waiting)} waiting`, part.waiting ? `the oldest for ${duration(part.oldest_seconds)}` : null,
     `${count(part.in_flight)} in flight`, part.delayed ? `${count(part.delayed)} not due` : null,
   ].filter(Boolean);
-  const waited = part.waited.map((each) => `${duration(each.seconds)} for ${reason(each.reason).label}`).join(", ");
   return el("article", {}, el("h3", { text: part.priority }), el("p", { class: "figures", text: figures.join(" · ") }),
     part.reasons.length ? el("ul", { class: "reasons" }, ...part.reasons.map(reasonLine)) : null,
-    waited ? el("p", { class: "muted", text: `Waited recently: ${waited}` }) : null);
+    part.waited_sentence ? el("p", { class: "muted", text: `Waited: ${part.waited_sentence}` }) : null);
 }
 
 function reasonLine(each) {

@@ -100,7 +100,7 @@ def test_document_by_hand():
         "priorities": [
             {
                 "priority": "high", "waiting": 0, "oldest_seconds": None, "in_flight": 0, "delayed": 0,
-                "next_due": None, "reasons": [], "waited": [],
+                "next_due": None, "reasons": [], "waited": [], "waited_sentence": "",
             },
             {
                 "priority": "mid", "waiting": 500, "oldest_seconds": 3.0, "in_flight": 0, "delayed": 2,
@@ -116,6 +116,8 @@ def test_document_by_hand():
                     },
                 ],
                 "waited": [{"reason": "quota", "seconds": 40.0}, {"reason": "handlers_busy", "seconds": 0.5}],
+                "waited_sentence": "in the last 45s, mid waited in 0.9 of 10 groups at a time, on average:"
+                " 99% of it for quota, 1% of it for handlers_busy",
             },
             {
                 "priority": "low", "waiting": 500, "oldest_seconds": 5.0, "in_flight": 0, "delayed": 0,
@@ -127,6 +129,7 @@ def test_document_by_hand():
                     }
                 ],
                 "waited": [],
+                "waited_sentence": "",
             },
         ],
         "rates": {
