@@ -16,6 +16,7 @@ from evenlane.engine.core.stats.forecast import (
     QuotaForecast,
     add_rates,
     clears,
+    explain_roughness,
     figure,
     predict_end,
     predict_resumption,
@@ -46,7 +47,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     shown = [question.only] if question.only else question.priorities
     nodes = sum(answer.queues > 0 for answer in answers)
     unknown = question.lost and any(answer.queues and answer.lost is None for answer in answers)
-    forecast = _forecast(question, load, missing)
+    forecast = _forecast(question, load, missing, _over_a_minute(load, answers))
     status, *also = (
         each.describe() for each in judge_project(question, answers, wholes, load, forecast["gone_in_seconds"])
     )
@@ -139,7 +140,16 @@ def _flow(rates: Rates, limit: str, missing: str) -> str:
     return f"{', '.join(parts)}, {limit}; measured over {rates.seconds:.1f} s"
 
 
-def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str, Any]:
+def _over_a_minute(load: ForecastInput, answers: Sequence[NodeAnswer]) -> ForecastInput:
+    """Return the input with rates over a longer time, if all nodes with queues of the project know them."""
+    known = [answer.long_rates for answer in answers if answer.queues and answer.long_rates is not None]
+    rates = add_rates(known)
+    is_whole = len(known) == sum(answer.queues > 0 for answer in answers)
+    return load._replace(rates=rates) if is_whole and 0 < load.rates.seconds < rates.seconds else load
+
+
+def _forecast(question: Question, load: ForecastInput, missing: str, steady: ForecastInput) -> dict[str, Any]:
+    """Return the forecast. The quota to clear the backlog rests on the rates of `steady`."""
     seconds, gone_sentence = predict_end(load)
     if missing:
         seconds, gone_sentence = None, f"not known: at least {load.waiting:,} wait, and {missing}"
@@ -148,11 +158,12 @@ def _forecast(question: Question, load: ForecastInput, missing: str) -> dict[str
         reported["resumed_gone_in_seconds"] = to_thousandths(resumed.seconds)
         reported["resumed_sentence"] = resumed.sentence
     if question.within is not None:
-        quota = QuotaForecast(None, "", f"not known, as {missing}") if missing else clears(load, question.within)
+        quota = QuotaForecast(None, "", f"not known, as {missing}") if missing else clears(steady, question.within)
         where = "" if question.env == "online" else f" --env {question.env}"
         reported["within_seconds"] = question.within
         reported["qps_to_clear_within"] = quota.qps
-        reported["within_sentence"] = quota.sentence
+        rough = explain_roughness(steady.rates) if quota.qps is not None else ""
+        reported["within_sentence"] = f"{quota.sentence}{rough}"
         sets = quota.flags and not question.lost  # a lost topic would be recreated without its other fields
         reported["command"] = f"evenlane topics set {question.project} {quota.flags}{where}" if sets else None
     return reported

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.stats.flow_counts import FlowCounts
-from evenlane.engine.core.stats.forecast import UNKNOWN, Sample, SampleHistory, measure_rates
+from evenlane.engine.core.stats.forecast import LONG, LONG_APART, UNKNOWN, Sample, SampleHistory, measure_rates
 from evenlane.engine.node.partitions.stable_streams import stable_streams
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenlane.quota.topics.topic import Topic
 
     Circumstances = tuple[Topic | None, Streams]
+    Histories = tuple[SampleHistory, SampleHistory]
 
 _QUIET = 3  # times the measuring time: that long after a takeover, nothing is measured
 _SECOND = 1_000_000_000
@@ -40,22 +41,23 @@ async def queues_of(node: Node, project: str) -> AsyncIterator[Queue]:
 class RateSampler:
     """Measures rates over `measure_s` seconds, or since an earlier question.
 
-    Invariant: a project's `SampleHistory` in `_histories` holds only samples under its present circumstances; least
-    recently used projects come first.
+    Invariant: a project's two histories in `_histories`, the second for measurements over a longer time, hold only
+    samples under its present circumstances; least recently used projects come first.
     """
 
     def __init__(self, node: Node, measure_s: float) -> None:
         self._node, self._measure_s = node, measure_s
-        self._histories: OrderedDict[str, tuple[Circumstances, SampleHistory]] = OrderedDict()
+        self._histories: OrderedDict[str, tuple[Circumstances, Histories]] = OrderedDict()
 
-    async def measure(self, project: str) -> Rates:
+    async def measure(self, project: str) -> tuple[Rates, Rates | None]:
         """Measure rates since an earlier question of the last 30 s, otherwise over `measure_s` from now on. Unknown if
-        partitions have come or gone recently: a backlog that was taken over has arrived only from this node's view.
+        partitions have come or gone recently: a backlog that was taken over has arrived only from this node's view. The
+        second rates are those since an earlier question of the last 90 s, if there was one.
         """
         fed = self._streams()
         if fed is None:
-            return UNKNOWN
-        history = self._history(project, fed)
+            return UNKNOWN, None
+        history, long = self._history(project, fed)
         last = await self._sample(project)
         first = history.find_before(last.at)
         if first is None:
@@ -63,9 +65,11 @@ class RateSampler:
             await asyncio.sleep(self._measure_s)
             first, last = last, await self._sample(project)
         if self._streams() != fed:
-            return UNKNOWN
+            return UNKNOWN, None
         history.add(last)
-        return measure_rates(first, last)
+        long_first = long.find_before(last.at, LONG)
+        long.add(last)
+        return measure_rates(first, last), None if long_first is None else measure_rates(long_first, last)
 
     def _streams(self) -> Streams | None:
         return stable_streams(self._node.partitions, now_ns(), round(_QUIET * self._measure_s * _SECOND))
@@ -76,13 +80,13 @@ class RateSampler:
             sums = [*map(add, sums, queue.stats.flow)]
         return Sample(now_ns(), FlowCounts(*sums))
 
-    def _history(self, project: str, fed: Streams) -> SampleHistory:
+    def _history(self, project: str, fed: Streams) -> Histories:
         """Return the project's samples under its present circumstances, as others would give other rates."""
         now = next((queue.rules.topic for queue in self._node.queues.of_project(project)), None), fed
-        known, history = self._histories.pop(project, (None, None))
-        if history is None or known != now:
-            history = SampleHistory(int(self._measure_s * _SECOND))
-        self._histories[project] = now, history
+        known, histories = self._histories.pop(project, (None, None))
+        if histories is None or known != now:
+            histories = SampleHistory(int(self._measure_s * _SECOND)), SampleHistory(LONG_APART)
+        self._histories[project] = now, histories
         if len(self._histories) > _PROJECTS:
             self._histories.popitem(last=False)
-        return history
+        return histories

@@ -16,9 +16,9 @@ _LEAST = 0.005  # of the waiting time, for a reason to be named beside others
 
 
 def explain_waits(priority: str, groups: int | None, answers: Sequence[NodeAnswer]) -> str:
-    """Return a sentence from the nodes' recent waits; empty if the priority hasn't waited. `groups` are the topic's, None
-    if that is unknown. Nodes report seconds that the heads of queues waited, summed over queues, so a group that waits
-    all the time adds the whole period.
+    """Return a sentence from the recent waits; empty if the priority hasn't waited. `groups` is the topic's number
+    of groups, None if it is unknown. Nodes report seconds that the heads of queues waited, summed over queues, so a
+    group that waits all the time adds the whole period.
     """
     heads, period_s = _mean_heads(priority, answers)
     total = sum(heads.values())

@@ -118,7 +118,7 @@ class QueueInspector:
         self._sampler = RateSampler(node, measure_s)
 
     async def inspect(self, project: str) -> NodeAnswer:
-        rates = await self._rates(project)
+        rates, long_rates = await self._rates(project)
         node = self._node
         tally = Tally(node.store.now())
         unread: dict[LaneId, dict[int, str]] = {}
@@ -140,7 +140,7 @@ class QueueInspector:
         return NodeAnswer(
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
             self._compute_allowance(project), served, self._lost(project), node.last_errors.text_of(project),
-            self._failing_s(project),
+            self._failing_s(project), long_rates,
         )  # fmt: skip
 
     def _failing_s(self, project: str) -> float | None:
@@ -180,10 +180,13 @@ class QueueInspector:
             if message is not None
         ]
 
-    async def _rates(self, project: str) -> Rates:
-        """Return the rates that the metrics show; those of a project without a label of its own are measured now."""
-        rates = self._tenants.rates_of(project) if self._tenants is not None else None
-        return rates if rates is not None else await self._sampler.measure(project)
+    async def _rates(self, project: str) -> tuple[Rates, Rates | None]:
+        """Return the rates that the metrics show, and those over a longer time if they are known. Those of a project
+        without a label of its own are measured now.
+        """
+        if self._tenants is not None and (rates := self._tenants.rates_of(project)) is not None:
+            return rates, self._tenants.long_rates_of(project)
+        return await self._sampler.measure(project)
 
     # ---- reasons that hold up the whole node
 

@@ -61,7 +61,8 @@ class NodeAnswer(msgspec.Struct):
     (s) that `waited` covers; `may_use` the rate (msg/s) of the node's part of the topic; `partitions` those that it
     serves (None: an older release doesn't say). `lost` is the project's topic if it is in effect on the node although
     etcd has lost it. `error` is the project's last one there; `failing_s` is for how long (s) every attempt has failed,
-    None if one has succeeded, or none was made.
+    None if one has succeeded, or none was made. `long_rates` are rates over a minute or more, if the node has counted
+    for as long.
     """
 
     node: str
@@ -76,3 +77,4 @@ class NodeAnswer(msgspec.Struct):
     lost: Topic | None = None
     error: str = ""
     failing_s: float | None = None
+    long_rates: Rates | None = None

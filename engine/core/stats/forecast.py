@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000_000
 LONGEST = 30 * _SECOND  # default of the longest time between the two samples of a measurement
+LONG = 90 * _SECOND  # the same for a measurement on which a change of the quota is to rest
+LONG_APART = 5 * _SECOND  # between the samples of such a measurement
+_STEADY_S = 60.0  # a quota from shorter measurements is called rough
 _KEPT = 32  # samples per project
 _ENOUGH = 10  # messages that must have ended for a rate to be relied on
 MEASURED_AGAIN = "rates are being measured again, as partitions have just moved"
@@ -88,11 +91,13 @@ class SampleHistory:
         if not self._samples or sample.at - self._samples[-1].at >= self._apart:
             self._samples.append(sample)
 
-    def note_rest(self, until: int) -> None:
-        """No counter has changed since the last sample: fill in the samples that would have been taken until then."""
+    def note_rest(self, until: int, longest: int = LONGEST) -> None:
+        """No counter has changed since the last sample: fill in the samples that would have been taken until then, as
+        far as `find_before` uses them.
+        """
         if self._samples:
             last = self._samples[-1]
-            for at in range(max(last.at + self._apart, until - LONGEST), until + 1, self._apart):
+            for at in range(max(last.at + self._apart, until - longest), until + 1, self._apart):
                 self._samples.append(last._replace(at=at))
 
     def find_before(self, now: int, longest: int = LONGEST) -> Sample | None:
@@ -203,6 +208,13 @@ def clears(load: ForecastInput, within: float) -> QuotaForecast:
         )
     flags = f"--qps {qps}{_further_options(load, qps, within)}"
     return QuotaForecast(qps, flags, f"{qps:,} QPS would clear it within {time}{_but(load)}")
+
+
+def explain_roughness(rates: Rates) -> str:
+    """The end of a sentence about a quota: how rough it is, if the rates were measured over less than a minute."""
+    if rates.seconds >= _STEADY_S:
+        return ""
+    return f", from only {max(1, round(rates.seconds))} s of measurements; ask again in a minute"
 
 
 def _too_deep(load: ForecastInput, time: str) -> str:

@@ -7,7 +7,7 @@ from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.stats.flow_counts import FlowCounts
-from evenlane.engine.core.stats.forecast import LONGEST, Sample, SampleHistory, measure_rates
+from evenlane.engine.core.stats.forecast import LONG, LONG_APART, LONGEST, Sample, SampleHistory, measure_rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,17 +96,30 @@ class GrowthRates:
     """Growth rates of counters over the last half minute, or over two rounds if they are longer."""
 
     def __init__(self) -> None:
-        self._history = SampleHistory(_APART)
+        self._history, self._long = SampleHistory(_APART), SampleHistory(LONG_APART)
+        self._last: Sample | None = None
         self.at = 0  # time of the last measurement, monotonic ns
 
     def note_rest(self, until: int) -> None:
         """Note that nothing has grown until then, although it wasn't measured."""
         self._history.note_rest(until)
+        self._long.note_rest(until, LONG)
 
     def measure(self, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
         """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
         self.at = now
-        sample = Sample(now, counted.counts)
+        sample = self._last = Sample(now, counted.counts)
+        self._long.add(sample)
         first = self._history.find_before(now, max(LONGEST, 2 * round_ns))
         self._history.add(sample)
         return None if first is None else measure_rates(first, sample)
+
+    def measure_long(self, until: int) -> Rates | None:
+        """Measure over a minute to one and a half, or as long as there are samples. Nothing has grown between the last
+        measurement and `until`. Returns None if there is nothing to measure from yet.
+        """
+        if self._last is None:
+            return None
+        last = self._last._replace(at=max(self._last.at, until))
+        first = self._long.find_before(last.at, LONG)
+        return None if first is None else measure_rates(first, last)

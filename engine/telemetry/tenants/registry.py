@@ -106,6 +106,12 @@ class TenantRegistry:
         rates = [each.rates for each in found if each is not None and each.rates is not None]
         return add_rates(rates) if len(rates) == len(found) else None
 
+    def long_rates_of(self, project: str) -> Rates | None:
+        """Return the same rates, measured over a minute to one and a half if the node has been counting for as long."""
+        paces = [self._paces.get((project, band)) for band in range(len(self.priorities))]
+        rates = [found for pace in paces if pace is not None and (found := pace.measure_long(self._ended)) is not None]
+        return add_rates(rates) if project != OTHER and len(rates) == len(paces) else None
+
     # ---- one round
 
     def begin(self, now: int) -> None:

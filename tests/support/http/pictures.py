@@ -149,7 +149,7 @@ def part(name, waiting=0, oldest=None, reasons=(), waited=(), delayed=0):
     return {
         "priority": name, "waiting": waiting, "oldest_seconds": oldest, "in_flight": 3 if waiting else 0,
         "delayed": delayed, "next_due": None, "reasons": [*reasons], "waited": [*waited],
-        "waited_sentence": f"in the last 29s, {name} waited for quota all of the time (2 of 2 groups)" if waited else "",
+        "waited_sentence": f"in the last 29s, {name} waited for quota all of the time (1 group)" if waited else "",
     }  # fmt: skip
 
 

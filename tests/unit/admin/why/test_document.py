@@ -13,6 +13,8 @@ from evenlane.engine.core.stats.forecast import UNKNOWN
 from evenlane.engine.core.wire.reason_codes import REASONS
 from tests.unit.admin.why.answers import NOW, PRIORITIES, SECOND, answer, question, topic
 
+ROUGH = ", from only 1 s of measurements; ask again in a minute"
+
 
 def test_tally_by_hand():
     """X8: of three groups, two wait for quota, one of them also has delayed messages, and one is being read."""
@@ -171,7 +173,7 @@ def test_rates_and_forecast_by_hand():
         "sentence": "gone in 19s at this rate: 1,000 wait, 10/s arrive and 62.5/s are taken",
         "within_seconds": 10.0,
         "qps_to_clear_within": 110,
-        "within_sentence": "110 QPS would clear it within 10s",
+        "within_sentence": f"110 QPS would clear it within 10s{ROUGH}",
         "command": "evenlane topics set acme --qps 110",
     } == shown["forecast"]
 
@@ -273,7 +275,7 @@ def test_higher_quota_helps_lower_priorities():
     views = [QueueView("high", group, 10, reason="quota") for group in range(3)]
     views += [QueueView("low", group, 900, reason="higher_priority") for group in range(3)]
     shown = document(question(within=10.0), [answer(*views)])
-    assert "273 QPS would clear it within 10s" == shown["forecast"]["within_sentence"]
+    assert f"273 QPS would clear it within 10s{ROUGH}" == shown["forecast"]["within_sentence"]
 
 
 def test_notes_and_command_name_failures_and_the_environment():
@@ -314,3 +316,21 @@ def test_trouble_of_a_node_is_a_note():
     """F1: a blocked node is named, whether it answers or not."""
     sentence = "node b has been blocked for 12 s by jobs.py:41"
     assert sentence in document(question(silent=["b"], troubles=[sentence]), [answer()])["notes"]
+
+
+def test_quota_to_clear_rests_on_the_longer_measurement():
+    """X7: if all nodes have one. A short one is called rough in the same sentence."""
+    short, long = Rates(arriving=100.0, handled=10.0, seconds=5.0), Rates(arriving=20.0, handled=10.0, seconds=70.0)
+    waits = QueueView("mid", 0, 600, reason="quota")
+    asked = question(within=60.0, topic=topic(qps=10.0))
+    shown = document(asked, [answer(waits, rates=short, long_rates=long)])
+    assert (100.0, 30) == (shown["rates"]["arriving"], shown["forecast"]["qps_to_clear_within"])
+    assert "30 QPS would clear it within 1m" == shown["forecast"]["within_sentence"]
+    for unknown in (None, Rates()):
+        answers = [
+            answer(waits, rates=short, long_rates=long),
+            answer(waits, node="b", rates=short, long_rates=unknown),
+        ]
+        sentence = document(asked, answers)["forecast"]["within_sentence"]
+        assert sentence.startswith("220 QPS would clear it within 1m")
+        assert sentence.endswith(ROUGH.replace("1 s", "5 s"))

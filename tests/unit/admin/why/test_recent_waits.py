@@ -5,6 +5,8 @@ import pytest
 from evenlane.engine.admin.why.recent_waits import explain_waits
 from evenlane.engine.core.records.backlog_answer import NodeAnswer, QueueCount
 
+LAST = "in the last 53s, mid waited"
+
 
 def answer(over_s=53.0, priority="mid", node="a", **waited):
     return NodeAnswer(node, parts={priority: QueueCount(waited=waited)}, waited_s=over_s)
@@ -29,10 +31,9 @@ def answer(over_s=53.0, priority="mid", node="a", **waited):
         (8, {"quota": 2.4 * 53}, "in the last 53s, mid waited for quota in 2.4 of 8 groups at a time, on average"),
         (
             8, {"quota": 1.5 * 53, "fairness": 0.5 * 53, "ordered": 0.001},
-            "in the last 53s, mid waited in 2 of 8 groups at a time, on average: 75% of it for quota,"
-            " 25% of it for fairness",
+            f"{LAST} in 2 of 8 groups at a time, on average: 75% of it for quota, 25% of it for fairness",
         ),
-        (8, {"quota": 0.5}, "in the last 53s, mid waited for quota in less than 0.1 of 8 groups at a time, on average"),
+        (8, {"quota": 0.5}, f"{LAST} for quota in less than 0.1 of 8 groups at a time, on average"),
         (None, {"no_owner": 3 * 53.0}, "in the last 53s, mid waited for no_owner in 3 groups at a time, on average"),
         (2, {}, ""),
     ],

@@ -17,6 +17,7 @@ from evenlane.engine.core.stats.forecast import (
     SampleHistory,
     add_rates,
     clears,
+    explain_roughness,
     figure,
     format_spoken,
     measure_rates,
@@ -265,3 +266,17 @@ def test_spoken_is_accurate_within_6_percent(seconds):
 
 def test_figure_groups_digits_and_keeps_decimals():
     assert ["0.01", "100", "1,000,000", "99.5"] == [figure(number) for number in (0.01, 100.0, 1e6, 99.5)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "end"),
+    [
+        (60.0, ""),
+        (87.5, ""),
+        (5.1, ", from only 5 s of measurements; ask again in a minute"),
+        (0.2, ", from only 1 s of measurements; ask again in a minute"),
+    ],
+)
+def test_quota_from_a_short_measurement_is_called_rough(seconds, end):
+    """X7."""
+    assert end == explain_roughness(Rates(arriving=1.0, seconds=seconds))
