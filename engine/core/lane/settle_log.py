@@ -111,6 +111,14 @@ class SettleLog:
         sending = len(self._sending.sequences) + len(self._sending.marked) if self._sending else 0
         return len(self.unsynced) + len(self._marks.unsynced) + sending
 
+    @property
+    def covering_number(self) -> int:
+        """The number of a record: once `durable_number` has reached it, all messages settled by now are durable."""
+        if self.unsynced:
+            return self.number + 1
+        sending = self._sending
+        return sending.record.number if sending is not None and sending.sequences else self.durable_number
+
     def oldest_unsynced(self) -> int | None:
         """The time (monotonic ns) since which the oldest change has been waiting; None if there is none."""
         sending = self._sending

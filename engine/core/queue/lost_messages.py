@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from evenlane.engine.core.queue.positions import iter_known
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from evenlane.engine.core.ports import LaneState
     from evenlane.engine.core.queue.entry import MessageRef
@@ -32,23 +34,11 @@ def count_gone(lane: FedLane, state: LaneState, resting: Callable[[Queue], Itera
     gone: Counter[Queue] = Counter()
     for queue in lane.queues.values():
         if queue not in gone:  # (a delay stream has one subject per hour for the same queue)
-            gone[queue] = count_missing(_iter_known(queue, lane)) + _count_spilled(queue, lane, end)
+            gone[queue] = count_missing(iter_known(queue, lane)) + _count_spilled(queue, lane, end)
             gone[queue] += count_missing(place.sequence for place in resting(queue) if place.lane is lane)
     for subject, sequences in lane.delayed.sequences():
         gone[lane.queues[subject]] += count_missing(sequences)
     return +gone
-
-
-def _iter_known(queue: Queue, lane: FedLane) -> Iterator[int]:
-    """The sequences of a lane that wait in a queue, except those in the spill."""
-    yield from (entry[1] for entry in queue.ready if entry[0] is lane)
-    if queue.read is not None and queue.read.delayed == lane.later:
-        yield from queue.read.sequences
-    line = queue.due if lane.later else queue.waiting
-    if line is not None:
-        yield from line
-    if queue.order is not None:
-        yield from (place.sequence for place in queue.order.waits_in(lane))
 
 
 def _count_spilled(queue: Queue, lane: FedLane, end: int) -> int:

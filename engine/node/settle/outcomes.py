@@ -113,6 +113,11 @@ class FailureHandler:
     def pending(self) -> int:
         return len(self._open)
 
+    @property
+    def messages(self) -> list[Message]:
+        """The messages whose copies aren't acknowledged yet, without unroutable ones, which belong to no queue."""
+        return [outcome.message for outcome in self._open.values() if outcome.message is not None]
+
     def count_stuck(self, project: str) -> tuple[int, str]:
         """The number of the project's copies that have failed more than once, and the last error."""
         stuck = [each for each in self._open.values() if each.project == project and each.tries > 1]
