@@ -23,7 +23,7 @@ def made() -> str:
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:
     """Without those of the process, which are prometheus-client's own."""
-    empty = dict.fromkeys(Condition._fields, 0) | {"epochs": {}}
+    empty = dict.fromkeys(Condition._fields, 0) | {"epochs": {}, "positions": {}}
     for family in families(Snapshot("online", "node", "0", condition=Condition(**empty), desired_nodes=0)):
         if family.name.startswith("process_"):
             continue

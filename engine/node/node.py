@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from evenlane.engine.core.message.log_fields import lane_fields
+from evenlane.engine.core.queue.positions import locate_lane
 from evenlane.engine.node.node_parts import NodeParts
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.core.queue.positions import LanePosition
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.node.partitions.partition import Partition
     from evenlane.engine.node.settle.last_errors import LastErrors
@@ -130,6 +132,15 @@ class Node(NodeParts):
     def partitions(self) -> Mapping[int, Partition]:
         """The partitions that are open, or being opened."""
         return self.owned.partitions
+
+    def locate_lanes(self, now: int) -> dict[int, LanePosition]:
+        """The positions of the lanes, by partition; `now` is monotonic ns. Those that aren't known are left out, and
+        all of them if the lease isn't trusted: a newer owner may have come further.
+        """
+        if now >= self.trusted_until:
+            return {}
+        found = {number: locate_lane(partition.lane) for number, partition in self.partitions.items()}
+        return {number: position for number, position in found.items() if position is not None}
 
     @property
     def last_errors(self) -> LastErrors:

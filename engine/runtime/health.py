@@ -38,4 +38,5 @@ def condition(
         connected=node.store.is_connected,
         loop_lag_s=loop_lag_s,
         projects=node.queues.projects,
+        positions=node.locate_lanes(now),
     )

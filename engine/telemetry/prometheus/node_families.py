@@ -63,12 +63,30 @@ def _condition(seen: Snapshot, now: Condition) -> Iterator[Metric]:
     connected = GaugeMetricFamily(metric_names.CONNECTED, "Whether there is a connection", labels=["env", "server"])
     connected.add_metric([seen.env, "nats"], now.connected)
     yield connected
-    epochs = GaugeMetricFamily(
-        metric_names.EPOCH, "Epoch under which this node owns a partition", labels=["env", "partition"]
+    yield from _partitions(seen, now)
+
+
+def _partitions(seen: Snapshot, now: Condition) -> Iterator[Metric]:
+    where = now.positions
+    gauges: tuple[tuple[str, str, Mapping[int, int]], ...] = (
+        (metric_names.EPOCH, "Epoch under which this node owns a partition", now.epochs),
+        (metric_names.END_SEQUENCE, "Last sequence of the lane", {n: at.end for n, at in where.items()}),
+        (
+            metric_names.SETTLED_SEQUENCE,
+            "Sequence of the lane up to which every message is durably settled",
+            {n: at.settled for n, at in where.items()},
+        ),
+        (
+            metric_names.PURGED_SEQUENCE,
+            "Sequence up to which settled messages were purged from the lane",
+            {n: at.purged for n, at in where.items()},
+        ),
     )
-    for partition, epoch in now.epochs.items():
-        epochs.add_metric([seen.env, str(partition)], epoch)
-    yield epochs
+    for name, help_, values in gauges:
+        family = GaugeMetricFamily(name, help_, labels=["env", "partition"])
+        for partition, value in values.items():
+            family.add_metric([seen.env, str(partition)], value)
+        yield family
 
 
 def _troubles(seen: Snapshot) -> Metric:

@@ -14,7 +14,7 @@ from evenlane.quota.topics.topic import accept, delete
 from tests.support.tenant_rounds import NOW, SECOND, go_round, look, tenants, topic
 
 CONDITION = Condition(
-    True, 7, 8, {}, 0.1, 6.8, 0.02, 3, 0, 1, 64, 1, 2, 0, True, 0.0041, 1
+    True, 7, 8, {}, 0.1, 6.8, 0.02, 3, 0, 1, 64, 1, 2, 0, True, 0.0041, 1, {}
 )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.troubles import KINDS
+from evenlane.engine.core.queue.positions import LanePosition
 from evenlane.engine.core.stats.histogram import BOUNDS
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.telemetry import metric_names
@@ -32,6 +33,7 @@ CONDITION = Condition(
     leader=True, generation=7, partitions=128, epochs={3: 41, 5: 42}, lease_age_s=1.5, lease_left_s=6.5,
     settle_lag_s=0.25, index_messages=900, payload_bytes=4096, payload_budget=65536, slots=64, slots_busy=3,
     in_flight=4, pending_copies=2, connected=True, loop_lag_s=0.004, projects=12,
+    positions={5: LanePosition(end=90, settled=70, purged=60)},
 )  # fmt: skip
 COUNTERS = {"suspects": 1, "given_up": 2, "void": 3, "missing": 4, "stray": 5, "handled": 6, "ended_blocked_s": 30}
 
@@ -120,6 +122,15 @@ def test_metrics_of_projects_by_hand():
         dict(labels)["project"]: qps for (name, labels), qps in samples.items() if name == metric_names.QUOTA
     }
     assert 1.0 == value(samples, metric_names.FAIR_SHARE, project="acme")
+
+
+def test_positions_of_owned_partitions():
+    """E11: of those whose lane the node knows."""
+    samples = read(write_page(snapshot_of(by_hand()), "").body.decode())
+    names = (metric_names.END_SEQUENCE, metric_names.SETTLED_SEQUENCE, metric_names.PURGED_SEQUENCE)
+    assert (90, 70, 60) == tuple(value(samples, name, partition="5") for name in names)
+    assert {"3", "5"} == {dict(labels)["partition"] for name, labels in samples if name == metric_names.EPOCH}
+    assert {"5"} == {dict(labels)["partition"] for name, labels in samples if name in names}
 
 
 def test_metrics_of_the_node_by_hand():
