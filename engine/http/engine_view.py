@@ -109,13 +109,15 @@ class EngineView:
             self._pages[kind] = SingleFlight(lambda: page(snapshot(self._view), kind), fresh_ns=_FRESH_NS)
         return await self._pages[kind].read()
 
-    async def why(self, project: str, priority: str | None, within: float | None) -> dict[str, Any]:
+    async def why(
+        self, project: str, priority: str | None, within: float | None, *, positions: bool = False
+    ) -> dict[str, Any]:
         """Explain waits like `evenlane why`, on the node's own connections. Raises EvenlaneError."""
         if self._asking.locked():
             raise EvenlaneError(f"{_AT_ONCE} requests are already being answered: try again in a second")
         async with self._asking:
             with connections.translate_errors():
-                return await self._why_client.why(project, priority, within)
+                return await self._why_client.why(project, priority, within, positions=positions)
 
     async def dead_letters(self, project: str, limit: int) -> dict[str, Any]:
         return await self._dead_letters.list(project, limit)

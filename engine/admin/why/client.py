@@ -13,8 +13,9 @@ import msgspec
 from evenlane.engine.admin.scatter import NodesClient, scatter
 from evenlane.engine.admin.session import read_accepted
 from evenlane.engine.admin.why.document import document
+from evenlane.engine.admin.why.positions import list_positions
 from evenlane.engine.admin.why.question import Question
-from evenlane.engine.admin.why.responder import MEASURE_S, subject
+from evenlane.engine.admin.why.responder import MEASURE_S
 from evenlane.engine.base import names
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
@@ -22,6 +23,7 @@ from evenlane.engine.cluster.owners import read_owners, read_troubles
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.control.topics.pause_authors import PauseAuthors
 from evenlane.engine.core.records.backlog_answer import NodeAnswer
+from evenlane.engine.core.records.why_request import WhyRequest, encode, subject
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject, hint
 from evenlane.ring.hashing import partition_of
 
@@ -69,7 +71,12 @@ class ClusterView:
 
 
 async def why(
-    settings: Settings, project: str, *, priority: str | None = None, within: float | None = None
+    settings: Settings,
+    project: str,
+    *,
+    priority: str | None = None,
+    within: float | None = None,
+    positions: bool = False,
 ) -> dict[str, Any]:
     """Explain why a project's messages wait, and forecast when they are gone, on connections of its own: see
     `WhyClient.why`.
@@ -77,7 +84,8 @@ async def why(
     with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
-            return await WhyClient(etcd, settings.env, partial(_connect, settings)).why(project, priority, within)
+            client = WhyClient(etcd, settings.env, partial(_connect, settings))
+            return await client.why(project, priority, within, positions=positions)
         finally:
             await etcd.close()
 
@@ -87,9 +95,12 @@ class WhyClient(NodesClient):
 
     timeout_s = MEASURE_S + 2.0  # an answer takes the node's measuring time, and some more
 
-    async def why(self, project: str, priority: str | None = None, within: float | None = None) -> dict[str, Any]:
+    async def why(
+        self, project: str, priority: str | None = None, within: float | None = None, *, positions: bool = False
+    ) -> dict[str, Any]:
         """Explain why a project's messages wait, and forecast when they are gone: see
-        `evenlane.engine.admin.why.document.document`. `within` is in seconds.
+        `evenlane.engine.admin.why.document.document`. `within` is in seconds. With `positions`, the answer also says
+        how far each queue has come.
 
         Raises InvalidName and ConfigError for invalid arguments; UnknownProject if neither etcd nor any node knows the
         project; Unreachable; EvenlaneError if no node answers; CoordinationError.
@@ -105,7 +116,8 @@ class WhyClient(NodesClient):
         if not nodes:
             raise _explain_no_owner(project, cluster)
         async with self._line() as line:
-            answers = await gather(line, self._env, project, nodes, self.timeout_s)
+            body = encode(WhyRequest(positions, priority or ""))
+            answers = await gather(line, self._env, project, nodes, self.timeout_s, body)
         if not answers:
             raise _explain_no_answer(project, nodes, cluster, self.timeout_s)
         silent = sorted(set(nodes) - {answer.node for answer in answers})
@@ -113,7 +125,11 @@ class WhyClient(NodesClient):
         if not has_trace and not cluster.is_rolled_back:
             raise _unknown(project, self._env, silent)
         question = _question(project, cluster, answers, silent, priority, within)
-        return document(replace(question, paused_by=await self._read_paused_by(project, cluster.accepted)), answers)
+        question = replace(question, paused_by=await self._read_paused_by(project, cluster.accepted))
+        answer = document(question, answers)
+        if positions:
+            answer["positions"] = list_positions(answers, cluster.cluster_config.priorities)
+        return answer
 
     async def _read_paused_by(self, project: str, accepted: Accepted | None) -> str:
         if accepted is None or accepted.deleted or accepted.topic.state != "paused":
@@ -157,9 +173,18 @@ def _omit_lost_topics(
     }
 
 
-async def gather(connection: RequestBus, env: str, project: str, nodes: list[str], timeout: float) -> list[NodeAnswer]:  # noqa: ASYNC109 - answers until then are returned
-    """Return the answers of these nodes that arrive within `timeout` seconds. Raises Unreachable."""
-    answers = await scatter(connection, subject(env, project), nodes, _read, timeout)
+async def gather(
+    connection: RequestBus,
+    env: str,
+    project: str,
+    nodes: list[str],
+    timeout: float,  # noqa: ASYNC109 - answers until then are returned
+    body: bytes = b"",
+) -> list[NodeAnswer]:
+    """Return the answers to the question `body` that arrive from these nodes within `timeout` seconds. Raises
+    Unreachable.
+    """
+    answers = await scatter(connection, subject(env, project), nodes, _read, timeout, body=body)
     return [answers[node] for node in nodes if node in answers]
 
 

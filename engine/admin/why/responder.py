@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from evenlane.engine.admin.backlog.drop_responder import DropResponder
+from evenlane.engine.admin.why.queue_progress import ProgressInspector
 from evenlane.engine.admin.why.rate_sampler import RateSampler, queues_of
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
@@ -20,6 +21,7 @@ from evenlane.engine.base.plural import format_count
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.core.queue.queue_head import head_waits_since, place_of_head, waits_since
 from evenlane.engine.core.records.backlog_answer import NodeAnswer
+from evenlane.engine.core.records.why_request import WhyRequest, decode, subject
 from evenlane.engine.core.request_bus import INBOX
 from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
 from evenlane.engine.errors import InvalidName
@@ -44,11 +46,6 @@ _AT_ONCE = 32  # concurrent answers; further requests get none
 _READ_S = 0.5  # for reading the age of heads that aren't loaded
 
 
-def subject(env: str, project: str) -> str:
-    """Return the subject of requests about a project; `*` for all projects."""
-    return f"ask.{env}.why.{project}"
-
-
 class WhyResponder:
     """Serves explanations on a node: call `open` when the node exists, and `close` before its store is closed. A node
     without partitions doesn't answer. `lost` as in `QueueInspector`.
@@ -65,7 +62,7 @@ class WhyResponder:
         measure_s: float = MEASURE_S,
     ) -> None:
         self._connection, self._env = connection, env
-        self._inspector = QueueInspector(node, measure_s, tenants, lost)
+        self._inspector, self._progress = QueueInspector(node, measure_s, tenants, lost), ProgressInspector(node)
         self._drops = DropResponder(connection, env, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,20 +80,22 @@ class WhyResponder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._connection.close()
 
-    def _on_request(self, asked: bytes, reply: bytes, _headers: bytes, _body: bytes) -> None:
+    def _on_request(self, asked: bytes, reply: bytes, _headers: bytes, body: bytes) -> None:
         if not reply.startswith(INBOX.encode()) or not self._node.partitions or len(self._tasks) >= _AT_ONCE:
             return
         try:
             project = names.check_project(asked.rpartition(b".")[2].decode("utf-8", "replace"))
         except InvalidName:
             return
-        task = asyncio.create_task(self._answer(project, reply.decode("utf-8", "replace")), name="why")
+        task = asyncio.create_task(self._answer(project, reply.decode("utf-8", "replace"), decode(body)), name="why")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, project: str, reply: str) -> None:
+    async def _answer(self, project: str, reply: str, request: WhyRequest) -> None:
         try:
             answer = await self._inspector.inspect(project)
+            if request.positions:
+                answer.progress, answer.left_out = await self._progress.inspect(project, request.priority)
             self._connection.send(reply, msgspec.json.encode(answer))
         except Disconnected:
             _log.debug("whoever asked is out of reach", project=project)

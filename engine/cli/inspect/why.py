@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenlane.engine.cli.inspect.why_positions import show_positions
 from evenlane.engine.cli.options import CommonOptions, Json, common, seconds
 from evenlane.engine.cli.output import print_json
 
@@ -26,6 +27,9 @@ _Within = Annotated[
         help="Also show the quota that clears the backlog within this time.",
     ),
 ]
+_Positions = Annotated[
+    bool, typer.Option("--positions", help="Also show how far each queue has come; --json always does.")
+]
 
 
 @common
@@ -35,6 +39,7 @@ def why(
     *,
     priority: _Priority = None,
     within: _Within = None,
+    positions: _Positions = False,
     as_json: Json = False,
 ) -> None:
     """Explain why a project's messages wait, how many and how long, and when they will be gone.
@@ -46,6 +51,7 @@ def why(
       evenlane why acme
       evenlane why acme --priority high --json
       evenlane why acme --within 10m
+      evenlane why acme --positions
     """
     settings = given.load_shared().settings
     from evenlane.engine.base.log_setup import setup
@@ -54,7 +60,9 @@ def why(
     setup(settings.log_format, settings.log_level)
     from evenlane.engine.admin.why import client
 
-    answer: dict[str, Any] = run_loop(client.why(settings, project, priority=priority, within=within))
+    answer: dict[str, Any] = run_loop(
+        client.why(settings, project, priority=priority, within=within, positions=positions or as_json)
+    )
     if as_json:
         print_json(answer)
     else:
@@ -81,6 +89,9 @@ def _show(answer: dict[str, Any]) -> None:
     console.print(_table(answer))
     for line in _lines(answer):
         console.print(line, soft_wrap=True)
+    if "positions" in answer:
+        for part in show_positions(answer["positions"]):
+            console.print(part, soft_wrap=isinstance(part, str))
 
 
 def _table(answer: dict[str, Any]) -> Table:

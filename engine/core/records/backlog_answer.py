@@ -56,13 +56,30 @@ class QueueCount(msgspec.Struct):
     waited: dict[str, float] = {}
 
 
+class QueueProgress(msgspec.Struct, array_like=True, frozen=True):
+    """How far a queue has come: docs/reference/positions.md defines the positions, which are sequences of its lane.
+    They are None while the node doesn't know them; `next` also if no message waits.
+    """
+
+    priority: str
+    group: int
+    partition: int
+    epoch: int
+    waiting: int
+    in_flight: int
+    settled: int | None = None
+    head: int | None = None
+    next: int | None = None
+    end: int | None = None
+
+
 class NodeAnswer(msgspec.Struct):
     """One node's report of a project. `deepest` is the number of messages in its largest group; `waited_s` the period
     (s) that `waited` covers; `may_use` the rate (msg/s) of the node's part of the topic; `partitions` those that it
     serves (None: an older release doesn't say). `lost` is the project's topic if it is in effect on the node although
     etcd has lost it. `error` is the project's last one there; `failing_s` is for how long (s) every attempt has failed,
     None if one has succeeded, or none was made. `long_rates` are rates over a minute or more, if the node has counted
-    for as long.
+    for as long. `progress` is only there if it was asked for, and `left_out` queues aren't in it.
     """
 
     node: str
@@ -78,3 +95,5 @@ class NodeAnswer(msgspec.Struct):
     error: str = ""
     failing_s: float | None = None
     long_rates: Rates | None = None
+    progress: list[QueueProgress] = []
+    left_out: int = 0

@@ -11,7 +11,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.dead_letters import MOST_LISTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
     from starlette.requests import Request
 
@@ -33,6 +33,14 @@ def parse_params(request: Request, known: Collection[str]) -> dict[str, str]:
             raise ConfigError(f"{name} is given twice")
         found[name] = value
     return found
+
+
+def flag(given: Mapping[str, str], name: str) -> bool:
+    """Return a parameter that is true or false; it is false if it wasn't given. Raises ConfigError."""
+    text = given.get(name, "false")
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name} must be true or false, not {text[:20]!r}")
+    return text == "true"
 
 
 def limit(request: Request) -> int:

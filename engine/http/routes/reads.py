@@ -45,10 +45,12 @@ class ReadRoutes:
         return ViewerStream(self._node.watching.watch())
 
     async def why(self, request: Request) -> Response:
-        given = params.parse_params(request, {"priority", "within"})
+        given = params.parse_params(request, {"positions", "priority", "within"})
         within = given.get("within")
         seconds = None if within is None else parse_duration(within)
-        return JSONResponse(await self._node.why(request.path_params["project"], given.get("priority"), seconds))
+        positions = params.flag(given, "positions")
+        project, priority = request.path_params["project"], given.get("priority")
+        return JSONResponse(await self._node.why(project, priority, seconds, positions=positions))
 
     async def dead_letters(self, request: Request) -> Response:
         return JSONResponse(await self._node.dead_letters(request.path_params["project"], params.limit(request)))

@@ -54,9 +54,9 @@ class FakeNode:
     async def metrics(self, accept):
         return Page(f"# {accept}\n".encode(), "text/plain; version=0.0.4; charset=utf-8")
 
-    async def why(self, project, priority, within):
+    async def why(self, project, priority, within, *, positions):
         self._fail()
-        self.asked.append((project, priority, within))
+        self.asked.append((project, priority, within, *(["positions"] if positions else [])))
         return self.whys.get(project, {"project": project})
 
     async def overview(self):

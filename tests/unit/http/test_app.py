@@ -25,7 +25,9 @@ async def test_health_readiness_metrics_and_why():
         assert "text/plain; version=0.0.4; charset=utf-8" == headers["content-type"]
         assert (200, {"project": "acme"}) == _json(await get("/api/why/acme?priority=high&within=10m"))
         assert (200, {"project": "acme"}) == _json(await get("/api/why/acme"))
-        assert [("acme", "high", 600.0), ("acme", None, None)] == node.asked
+        assert (200, {"project": "acme"}) == _json(await get("/api/why/acme?positions=true"))
+        asked = [("acme", "high", 600.0), ("acme", None, None), ("acme", None, None, "positions")]
+        assert asked == node.asked
 
 
 async def test_unready_node_gives_the_reason():
@@ -84,8 +86,14 @@ async def test_defect_is_answered_without_a_traceback():
         ("/api/dead/acme/x", "GET", 400, "a dead letter's sequence must be a whole number from 1 on, not 'x'"),
         ("/api/dead/acme/0", "GET", 400, "a dead letter's sequence must be a whole number from 1 on, not '0'"),
         ("/api/why/acme?within=soon", "GET", 400, "'soon' is not a duration"),
+        ("/api/why/acme?positions=1", "GET", 400, "positions must be true or false, not '1'"),
         ("/api/why/acme?within=", "GET", 400, "'' is not a duration"),
-        ("/api/why/acme?prio=high", "GET", 400, "there is no parameter 'prio': the parameters are priority, within"),
+        (
+            "/api/why/acme?prio=high",
+            "GET",
+            400,
+            "there is no parameter 'prio': the parameters are positions, priority, within",
+        ),
         ("/api/why/acme?priority=a&priority=b", "GET", 400, "priority is given twice"),
     ],
 )
@@ -185,7 +193,7 @@ async def test_connection_that_reads_no_answer_is_closed_after_a_while(caplog):
 async def test_slow_answer_may_take_longer_than_the_request():
     node = FakeNode()
 
-    async def slow(*_):
+    async def slow(*_, **_options):
         await asyncio.sleep(1.5)  # longer than the limit for a request
         return {"project": "acme"}
 

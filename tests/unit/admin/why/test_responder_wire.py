@@ -4,9 +4,10 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from evenlane.engine.admin.why.responder import WhyResponder, subject
+from evenlane.engine.admin.why.responder import WhyResponder
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.records.backlog_answer import NodeAnswer
+from evenlane.engine.core.records.why_request import WhyRequest, encode, subject
 from tests.support.node.gated import gated
 from tests.support.node.world import topic, turns
 from tests.support.until import until
@@ -33,9 +34,9 @@ class Wire:
             raise Disconnected("gone")
         self.sent.append((subject, body))
 
-    def ask(self, project, reply="_INBOX.x.1"):
+    def ask(self, project, reply="_INBOX.x.1", body=b""):
         callback = self.listening["ask.online.why.*"]
-        callback(subject("online", project).encode(), reply.encode(), b"", b"")
+        callback(subject("online", project).encode(), reply.encode(), b"", body)
 
 
 @asynccontextmanager
@@ -59,6 +60,20 @@ async def test_question_gets_an_answer():
         ((to, body),) = wire.sent
         answer = msgspec.json.decode(body, type=NodeAnswer)
         assert ("_INBOX.x.1", "node", 3) == (to, answer.node, answer.parts["mid"].waiting)
+
+
+async def test_positions_are_only_in_the_answer_if_asked_for():
+    """E11: a plain question costs what it always did; one that can't be read is a plain one."""
+    async with gated(acme=topic(state="paused", groups=1)) as world, responder(world) as (wire, node):
+        await world.put_many(3)
+        await until(lambda: node.backlog == 3)
+        for body in (b"", b"junk", encode(WhyRequest(positions=True)), encode(WhyRequest(True, "low"))):
+            wire.ask("acme", body=body)
+            await until(lambda: wire.sent)
+            _, answer = wire.sent.pop()
+            got = msgspec.json.decode(answer, type=NodeAnswer).progress
+            is_listed = body == encode(WhyRequest(positions=True))
+            assert [(0, 1, 1, 3)] * is_listed == [(each.settled, each.head, each.next, each.end) for each in got]
 
 
 async def test_questions_that_are_not_answered():
