@@ -159,16 +159,21 @@ def table() -> tuple[Panel, ...]:
         ),
         listing(
             "Who owns which partition",
-            "The owner of each partition and its epoch; two rows for one partition are the previous and the"
-            " present owner.",
+            "The owner of each partition and its epoch, the last sequence of its lane, and how far the lane is settled and"
+            " purged; two rows for one partition are the previous and the present owner.",
             {"partition": "Partition", "node": "Node"},
-            TableColumn(
-                "Epoch", most(add_node_name(most(series(metric_names.EPOCH), "partition", *_EACH)), "partition", "node")
-            ),
+            TableColumn("Epoch", _by_partition(metric_names.EPOCH)),
+            TableColumn("End", _by_partition(metric_names.END_SEQUENCE)),
+            TableColumn("Settled", _by_partition(metric_names.SETTLED_SEQUENCE)),
+            TableColumn("Purged", _by_partition(metric_names.PURGED_SEQUENCE)),
             first="Partition",
             most_first=False,
         ),
     )
+
+
+def _by_partition(metric: str) -> str:
+    return most(add_node_name(most(series(metric), "partition", *_EACH)), "partition", "node")
 
 
 def ownership() -> tuple[Panel, ...]:

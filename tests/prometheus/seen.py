@@ -34,10 +34,17 @@ class Node(NamedTuple):
     epochs: Mapping[int, int]
 
 
+class Lane(NamedTuple):
+    """The first and the last sequence of a lane, as NATS has them."""
+
+    first: int
+    last: int
+
+
 class Seen(NamedTuple):
     """`now` is in ns since boot. `waited` is the time since the backlogs were complete, `putting` the time that it took
     to put them, both in seconds. `ledger` is keyed by event and project: each of hundreds of figures reads a few
-    entries of it.
+    entries of it. `lanes` are keyed by partition.
     """
 
     now: int
@@ -47,6 +54,7 @@ class Seen(NamedTuple):
     generation: int
     put: Mapping[tuple[str, str], int]
     ledger: Mapping[tuple[str, str], list[Entry]]
+    lanes: Mapping[int, Lane]
 
     # ---- rates
 

@@ -16,7 +16,7 @@ from tests.ledger.world import ProcessWorld
 from tests.prometheus import expressions, load
 from tests.prometheus.api import Api
 from tests.prometheus.load import Load
-from tests.prometheus.seen import Node, Seen, by_kind
+from tests.prometheus.seen import Lane, Node, Seen, by_kind
 from tests.prometheus.server import Prometheus
 
 NODES = ("node-a", "node-b")
@@ -34,7 +34,16 @@ class Stage:
         """The true state at this instant, at which all later queries are evaluated."""
         self.api.at, now = time.time(), now_ns()
         ledger, waited = by_kind(self.world.entries()), (now - load.began_at) / _SECOND
-        return Seen(now, waited, load.putting_s, await self.nodes(), await self._generation(), load.put, ledger)
+        nodes, generation, lanes = await self.nodes(), await self._generation(), await self._lanes()
+        return Seen(now, waited, load.putting_s, nodes, generation, load.put, ledger, lanes)
+
+    async def _lanes(self) -> dict[int, Lane]:
+        found = {}
+        for partition in range(load.PARTITIONS):
+            stream = names.stream("online", names.LaneId("lanes", partition))
+            state = (await self.world.api(f"STREAM.INFO.{stream}"))["state"]
+            found[partition] = Lane(state["first_seq"], state["last_seq"])
+        return found
 
     async def nodes(self) -> tuple[Node, ...]:
         leader = (await self._values("leader"))[""]["id"]

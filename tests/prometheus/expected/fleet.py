@@ -2,11 +2,13 @@
 
 from evenlane.engine.base.troubles import KINDS
 from tests.prometheus import load
-from tests.prometheus.expect import NOTHING, ONE, ZERO, Check, Span, by, exactly, one
+from tests.prometheus.expect import NOTHING, ONE, ZERO, Check, Span, about, by, exactly, one
 from tests.prometheus.expected import common
 from tests.prometheus.expected.alerting import firing
 from tests.prometheus.expected.common import by_node, rate
 from tests.prometheus.seen import BACKLOGGED, PRIORITIES, Node, Seen
+
+_IN_BETWEEN = 600.0  # messages of a partition between two looks at its lane, a few seconds apart
 
 
 def expected(seen: Seen) -> dict[str, Check]:
@@ -137,8 +139,17 @@ def _owned(seen: Seen) -> dict[str, Span]:
 
 def _ownership(seen: Seen) -> dict[str, Check]:
     epochs = {f"{part} {node.name}": exactly(epoch) for node in seen.nodes for part, epoch in node.epochs.items()}
+    lanes = {f"{part} {node.name}": seen.lanes[part] for node in seen.nodes for part in node.epochs}
+    # what is settled is purged within a second, so the first message that NATS has tells both
+    gone = {place: about(lane.first - 1, 0.0, _IN_BETWEEN) for place, lane in lanes.items()}
+    table = "table / Who owns which partition"
     return {
-        "table / Who owns which partition / A": by("partition node", epochs),
+        f"{table} / A": by("partition node", epochs),
+        f"{table} / B": by(
+            "partition node", {place: about(lane.last, 0.0, _IN_BETWEEN) for place, lane in lanes.items()}
+        ),
+        f"{table} / C": by("partition node", gone),
+        f"{table} / D": by("partition node", gone),
         "timeseries / Partitions owned / A": by_node(seen, _owned(seen)),
         "timeseries / Rebalances / A": by("how", dict.fromkeys(("acquired", "released", "lost"), ZERO)),
         "timeseries / Lease left / A": by_node(seen, Span(2.0, 10.0)),
