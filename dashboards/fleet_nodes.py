@@ -159,8 +159,8 @@ def table() -> tuple[Panel, ...]:
         ),
         listing(
             "Who owns which partition",
-            "The owner of each partition and its epoch, the last sequence of its lane, and how far the lane is settled and"
-            " purged; two rows for one partition are the previous and the present owner.",
+            "The owner of each partition and its epoch, the last sequence of its lane, and how far the lane is settled"
+            " and purged; two rows for one partition are the previous and the present owner.",
             {"partition": "Partition", "node": "Node"},
             TableColumn("Epoch", _by_partition(metric_names.EPOCH)),
             TableColumn("End", _by_partition(metric_names.END_SEQUENCE)),
