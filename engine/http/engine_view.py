@@ -29,6 +29,7 @@ from evenlane.engine.telemetry.prometheus.snapshot import snapshot
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from evenlane.engine.admin.dead_letters.by_error import Selection
     from evenlane.engine.control.topics.switch import State
     from evenlane.engine.core.ports import LaneState
     from evenlane.engine.core.request_bus import RequestBus
@@ -119,18 +120,24 @@ class EngineView:
             with connections.translate_errors():
                 return await self._why_client.why(project, priority, within, positions=positions)
 
-    async def dead_letters(self, project: str, limit: int) -> dict[str, Any]:
-        return await self._dead_letters.list(project, limit)
+    async def dead_letters(self, project: str, limit: int, error: str | None) -> dict[str, Any]:
+        return await self._dead_letters.list(project, limit, error)
+
+    async def errors(self, project: str) -> dict[str, Any]:
+        return await self._dead_letters.errors(project)
 
     async def dead_letter(self, project: str, sequence: int) -> dict[str, Any]:
         return await self._dead_letters.show(project, sequence)
 
-    async def replay(self, project: str, sequence: int | None) -> dict[str, Any]:
-        return await self._dead_letters.replay(project, sequence)
+    async def replay(self, project: str, sequence: int | None, selection: Selection, by: str) -> dict[str, Any]:
+        return await self._dead_letters.replay(project, sequence, selection, by)
 
-    async def change_state(self, project: str, state: State) -> dict[str, Any]:
-        by = f"the status page of {self._view.id}"
-        return await change_state(self._coordination, self._view.settings.env, project, state, by)
+    async def drop(self, project: str, sequence: int | None, selection: Selection, by: str) -> dict[str, Any]:
+        return await self._dead_letters.drop(project, sequence, selection, by)
+
+    async def change_state(self, project: str, state: State, by: str) -> dict[str, Any]:
+        author = f"the status page of {self._view.id} ({by})"
+        return await change_state(self._coordination, self._view.settings.env, project, state, author)
 
     async def close(self) -> None:
         """End watching, replays and puts; other requests are still answered."""

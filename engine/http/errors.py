@@ -23,7 +23,7 @@ from evenlane.engine.errors import (
     UnknownProject,
     public_name,
 )
-from evenlane.engine.http.dead_letters import ReplayInProgress
+from evenlane.engine.http.dead_letter_jobs import ReplayInProgress
 from evenlane.engine.http.early_answer import answer
 from evenlane.engine.http.request_body import RequestTimeout
 from evenlane.engine.http.topics import InvalidSpec

@@ -47,6 +47,11 @@ class TopicService:
         self._count_waiting, self._timeout_s = count_waiting, timeout_s
         self._lists = asyncio.Semaphore(_LISTS)
 
+    def acting_for(self, name: str) -> TopicService:
+        """Return a service whose changes also name this person or token as the author."""
+        author = f"{self._by} ({name})"
+        return TopicService(self._coordination, self._env, author, self._count_waiting, timeout_s=self._timeout_s)
+
     async def list(self, after: str, limit: int) -> tuple[list[TopicStatus], bool]:
         """Return the first `limit` topics whose names come after `after`, and whether there are more. Raises
         EvenlaneError.

@@ -9,6 +9,8 @@ import asyncio
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from evenlane.engine.admin.dead_letters.by_error import ALL, Selection
+from evenlane.engine.admin.dead_letters.head_scan import HeadScan, in_parts
 from evenlane.engine.admin.dead_letters.replay import Replay
 from evenlane.engine.base import names
 from evenlane.engine.base.durations import format_duration
@@ -23,6 +25,7 @@ from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+    from evenlane.engine.admin.dead_letters.by_error import ErrorTally
     from evenlane.engine.admin.dead_letters.replay import ReplayProgress, ReplayResult
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.ports import ClusterLayout, Head, Store, Stored
@@ -35,6 +38,7 @@ _SCANNED_AT_ONCE = 10_000  # sequences
 _READ_AT_ONCE = 256  # dead letters,
 _READ_BYTES = 32 << 20  # and bytes, if each were as large as a message may be: the server cuts a connection at 64 MB
 _DROPPED_AT_ONCE = 256
+MOST_GROUPED = 20_000  # dead letters: two seconds of work
 _AGAIN_S = 0.2
 
 
@@ -85,10 +89,15 @@ class DeadLetterClient:
             )
         return found
 
-    async def oldest(self, project: str, limit: int) -> list[DeadLetter]:
-        """Return the oldest dead letters, at most `limit`, without bodies."""
+    async def oldest(self, project: str, limit: int, error: str | None = None) -> list[DeadLetter]:
+        """Return the oldest dead letters, at most `limit`, without bodies. With `error`, the key of an error, those of
+        the oldest `MOST_GROUPED` that have it.
+        """
         found: list[DeadLetter] = []
         subject = self._subject(project)
+        if error is not None:
+            scan = HeadScan(self._heads, subject, self._env, await self.last())
+            return await scan.find(Selection(error), limit, MOST_GROUPED)
         while len(found) < limit:
             start, most = found[-1].sequence + 1 if found else 1, min(_SCANNED_AT_ONCE, limit - len(found))
             heads = await self._heads(subject, start, most)
@@ -96,6 +105,10 @@ class DeadLetterClient:
             if len(heads) < most:
                 break
         return found
+
+    async def by_error(self, project: str, most: int = MOST_GROUPED) -> ErrorTally:
+        """Group the oldest dead letters, at most `most`, by their errors."""
+        return await HeadScan(self._heads, self._subject(project), self._env, await self.last()).tally(most)
 
     async def get(self, project: str, sequence: int) -> DeadLetter:
         """Return one dead letter. Raises NoSuchDeadLetter, UnknownProject."""
@@ -107,7 +120,7 @@ class DeadLetterClient:
             raise NoSuchDeadLetter(
                 f"dead letter {sequence} does not belong to {project} but to {stored.subject.rpartition('.')[2]}"
             )
-        last = await self._last()
+        last = await self.last()
         if sequence > last:
             newest = f"the newest is {last}" if last else "there have been none yet"
             raise NoSuchDeadLetter(f"there is no dead letter {sequence} in environment {self._env!r}: {newest}")
@@ -121,18 +134,19 @@ class DeadLetterClient:
         project: str,
         sequence: int | None = None,
         *,
+        selection: Selection = ALL,
         on_progress: Callable[[int, int], None] = lambda _done, _of: None,
     ) -> int:
-        """Remove one dead letter, or all present ones; return their number. `on_progress` is called with the number
-        removed and the total. Raises NoSuchDeadLetter, UnknownProject.
+        """Remove one dead letter, or all present ones of the selection; return their number. `on_progress` is called
+        with the number removed and the total. Raises NoSuchDeadLetter, UnknownProject.
         """
         if sequence is not None:
             await self.get(project, sequence)
             await self.remove(sequence)
             return 1
-        total = await self._some(project)
+        total, found = await self._select(project, selection)
         dropped = 0
-        async for sequences in self._sequences(project, await self._last()):
+        async for sequences in found:
             for start in range(0, len(sequences), _DROPPED_AT_ONCE):
                 part = sequences[start : start + _DROPPED_AT_ONCE]
                 await asyncio.gather(*map(self.remove, part))
@@ -145,10 +159,11 @@ class DeadLetterClient:
         project: str,
         sequence: int | None = None,
         *,
+        selection: Selection = ALL,
         rate: float | None = None,
         on_progress: Callable[[ReplayProgress], None] | None = None,
     ) -> ReplayResult:
-        """Put one dead letter, or all present ones, into their queues again: see
+        """Put one dead letter, or all present ones of the selection, into their queues again: see
         `evenlane.engine.admin.dead_letters.replay`.
 
         `rate` is messages per second, by default the topic's QPS; `on_progress` is called with the progress now and
@@ -158,11 +173,11 @@ class DeadLetterClient:
             dead_letters, total = _one(await self.get(project, sequence)), 1
             self._find_open_topic(project)
         else:
-            total = await self._some(project)
+            total, found = await self._select(project, selection)
             topic = self._find_open_topic(project).topic
             # At most one second's worth: dead letters that were read but not yet replayed may be dropped meanwhile.
             ahead = max(1, int(topic.qps if rate is None else rate))
-            dead_letters = self._all(project, await self._last(), min(self._at_once(), ahead))
+            dead_letters = self._all(found, min(self._at_once(), ahead))
         replay = Replay(
             self._store, self._env, self, lambda: self._find_open_topic(project), self._cluster_config, total=total,
             rate=rate, timeout_s=self._timeout_s, on_progress=on_progress,
@@ -205,7 +220,8 @@ class DeadLetterClient:
             raise NoSuchDeadLetter(f"project {project!r} has no dead letters in environment {self._env!r}")
         return count
 
-    async def _last(self) -> int:
+    async def last(self) -> int:
+        """Return the sequence of the newest dead letter of all projects; 0 if there have been none."""
         return (await self._patiently(lambda: self._store.state(names.DEAD))).last
 
     async def _time(self) -> str:
@@ -215,9 +231,9 @@ class DeadLetterClient:
     def _at_once(self) -> int:
         return max(1, min(_READ_AT_ONCE, _READ_BYTES // self._store.max_payload))
 
-    async def _all(self, project: str, last: int, at_once: int) -> AsyncIterator[DeadLetter]:
-        """Yield the dead letters up to sequence `last`, oldest first, that still exist when they are read."""
-        async for sequences in self._sequences(project, last):
+    async def _all(self, found: AsyncIterator[Sequence[int]], at_once: int) -> AsyncIterator[DeadLetter]:
+        """Yield those of the dead letters that still exist when they are read."""
+        async for sequences in found:
             for start in range(0, len(sequences), at_once):
                 for stored in await self._read(sequences[start : start + at_once]):
                     if stored is not None:
@@ -225,6 +241,22 @@ class DeadLetterClient:
 
     async def _read(self, sequences: Sequence[int]) -> list[Stored | None]:
         return await self._patiently(lambda: self._store.get(names.DEAD, sequences))
+
+    async def _select(self, project: str, selection: Selection) -> tuple[int, AsyncIterator[Sequence[int]]]:
+        """Return the number and the sequences of the selected dead letters, oldest first. Later ones aren't among
+        them. Raises NoSuchDeadLetter, UnknownProject.
+        """
+        total, last = await self._some(project), await self.last()
+        if selection is ALL:
+            return total, self._sequences(project, last)
+        until = last if selection.until is None else min(last, selection.until)
+        chosen = await HeadScan(self._heads, self._subject(project), self._env, until).select(selection)
+        if not chosen:
+            error = "" if selection.error is None else f" with the error {selection.error!r}"
+            raise NoSuchDeadLetter(
+                f"project {project!r} has no dead letters{error} up to {until} any more in environment {self._env!r}"
+            )
+        return len(chosen), in_parts(chosen)
 
     async def _sequences(self, project: str, last: int) -> AsyncIterator[list[int]]:
         start = 1

@@ -9,14 +9,23 @@ import typer
 
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.confirm import confirm_by_name, require_terminal
-from evenlane.engine.cli.inspect.dlq_format import LIST_HEADER, body_line, dead_letter_fields, line
-from evenlane.engine.cli.options import CommonOptions, Json, Yes, common, number, seconds
+from evenlane.engine.cli.inspect.dlq_arguments import All, ErrorKey, Project, Seq, check, choose, parse_rate, positive
+from evenlane.engine.cli.inspect.dlq_format import (
+    ERRORS_HEADER,
+    LIST_HEADER,
+    body_line,
+    dead_letter_fields,
+    error_line,
+    line,
+)
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common, seconds
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from evenlane.engine.admin.dead_letters.by_error import ErrorTally
     from evenlane.engine.admin.dead_letters.client import DeadLetterClient
     from evenlane.engine.admin.dead_letters.replay import ReplayProgress as HowFar
     from evenlane.engine.admin.dead_letters.replay import ReplayResult
@@ -34,46 +43,29 @@ app = new_app("""Show, replay and drop dead letters: messages whose last attempt
     """)
 
 
-def _positive(text: str) -> int:
-    found = number(text)
-    if not 1 <= found < 2**63:
-        raise typer.BadParameter(f"{text!r} is not a whole number from 1")
-    return found
-
-
-def _rate(text: str) -> float:
-    from evenlane.engine.base.config.values import rate
-
-    try:
-        return rate(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-Project = Annotated[str, typer.Argument(metavar="PROJECT", help="A project, or _stray: messages that match no queue.")]
-_Seq = Annotated[
-    int | None,
-    typer.Option("--seq", parser=_positive, metavar="SEQ", help="The dead letter with this number (dlq list)."),
-]
-_All = Annotated[bool, typer.Option("--all", help="All dead letters that exist now.")]
-
-
 @app.command("list")
 @common
 def list_(
     given: CommonOptions,
     project: Project,
     *,
-    limit: Annotated[int, typer.Option(parser=_positive, metavar="N", help="At most N dead letters.")] = 100,
+    limit: Annotated[int, typer.Option(parser=positive, metavar="N", help="At most N dead letters.")] = 100,
+    by_error: Annotated[
+        bool, typer.Option("--by-error", help="A line for each error, the most frequent first.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List a project's dead letters, the oldest first.
 
     Example:
       evenlane dlq list acme
+      evenlane dlq list acme --by-error
       evenlane dlq list acme --limit 1000 --json
     """
-    _check(project)
+    check(project)
+    if by_error:
+        _list_errors(given, project, as_json=as_json)
+        return
 
     async def work(dead_letters: DeadLetterClient) -> tuple[int, float, list[DeadLetter]]:
         total = await dead_letters.count(project)
@@ -92,12 +84,29 @@ def list_(
         print(f"these are the oldest {len(found):,} of {total:,}: --limit shows more", file=sys.stderr)  # noqa: T201
 
 
+def _list_errors(given: CommonOptions, project: str, *, as_json: bool) -> None:
+    async def work(dead_letters: DeadLetterClient) -> tuple[int, ErrorTally]:
+        return await dead_letters.count(project), await dead_letters.by_error(project)
+
+    total, tally = _run_with_client(given, work)
+    groups = tally.groups()
+    if as_json:
+        errors = [group.document() for group in groups]
+        print_json({"project": project, "total": total, "grouped": tally.counted, "errors": errors})
+    elif groups:
+        print_table(ERRORS_HEADER, map(error_line, groups))
+    else:
+        print(f"{project} has no dead letters")  # noqa: T201
+    if tally.counted < total and not as_json:
+        print(f"these are the errors of the oldest {tally.counted:,} of {total:,}", file=sys.stderr)  # noqa: T201
+
+
 @app.command()
 @common
 def show(
     given: CommonOptions,
     project: Project,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", parser=_positive, help="Number of the dead letter (dlq list).")],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", parser=positive, help="Number of the dead letter (dlq list).")],
     *,
     as_json: Json = False,
 ) -> None:
@@ -107,7 +116,7 @@ def show(
       evenlane dlq show acme 1
       evenlane dlq show acme 1 --json
     """
-    _check(project)
+    check(project)
 
     dead_letter: DeadLetter = _run_with_client(given, lambda dead_letters: dead_letters.get(project, seq))
     if as_json:
@@ -124,10 +133,12 @@ def replay(
     given: CommonOptions,
     project: Project,
     *,
-    seq: _Seq = None,
-    everything: _All = False,
+    seq: Seq = None,
+    everything: All = False,
+    error: ErrorKey = None,
     rate: Annotated[
-        float | None, typer.Option(parser=_rate, metavar="N", help="Dead letters per second. Default: the topic's QPS.")
+        float | None,
+        typer.Option(parser=parse_rate, metavar="N", help="Dead letters per second. Default: the topic's QPS."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -140,8 +151,8 @@ def replay(
       evenlane dlq replay acme --seq 1
       evenlane dlq replay acme --all --rate 50
     """
-    _check(project)
-    _check_one_or_all("replay", project, seq, everything=everything)
+    check(project)
+    selection = choose("replay", project, seq, error, everything=everything)
     if project == "_stray":
         raise ConfigError(
             "_stray holds messages that no queue had, so there is none to replay them into: "
@@ -156,7 +167,10 @@ def replay(
 
     with ProgressDisplay("replaying", "letter", plain=True) as shown:
         result: ReplayResult = _run_with_client(
-            given, lambda dead_letters: dead_letters.replay(project, seq, rate=rate, on_progress=on_progress)
+            given,
+            lambda dead_letters: dead_letters.replay(
+                project, seq, selection=selection, rate=rate, on_progress=on_progress
+            ),
         )
     if as_json:
         print_json({"replayed": result.replayed, "failed": [each._asdict() for each in result.failed]})
@@ -174,27 +188,29 @@ def drop(
     given: CommonOptions,
     project: Project,
     *,
-    seq: _Seq = None,
-    everything: _All = False,
+    seq: Seq = None,
+    everything: All = False,
+    error: ErrorKey = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove dead letters; they can't be restored. --all asks before, unless there is --yes.
+    """Remove dead letters; they can't be restored. --all and --error ask before, unless there is --yes.
 
     Example:
       evenlane dlq drop acme --seq 2
       evenlane dlq drop acme --all --yes
     """
-    _check(project)
-    _check_one_or_all("drop", project, seq, everything=everything)
-    if everything and not yes:
-        _ask(given, project)
+    check(project)
+    selection = choose("drop", project, seq, error, everything=everything)
+    if seq is None and not yes:
+        _ask(given, project, error)
 
     from evenlane.engine.cli.progress import ProgressDisplay
 
     with ProgressDisplay("dropping", "letter") as shown:
         dropped: int = _run_with_client(
-            given, lambda dead_letters: dead_letters.drop(project, seq, on_progress=shown.update)
+            given,
+            lambda dead_letters: dead_letters.drop(project, seq, selection=selection, on_progress=shown.update),
         )
     if as_json:
         print_json({"dropped": dropped})
@@ -236,28 +252,16 @@ def keep(
     print(f"dead letters in {env} are kept for {format_duration(duration)}; previously: {was}")  # noqa: T201
 
 
-def _ask(given: CommonOptions, project: str) -> None:
-    """Ask whether all dead letters shall go, with their number; don't if there are none."""
+def _ask(given: CommonOptions, project: str, error: str | None) -> None:
+    """Ask whether these dead letters shall go, with the number of the project's; don't if there are none."""
     where = f"of {project} in environment {given.load_shared().settings.env!r}"
-    require_terminal("drop", f"permanently removes all dead letters {where}")
+    which = "all dead letters" if error is None else f"the dead letters with error {error!r}"
+    require_terminal("drop", f"permanently removes {which} {where}")
     count: int = _run_with_client(given, lambda dead_letters: dead_letters.count(project))
     if count:
-        confirm_by_name(project, f"permanently removes {format_count(count, 'dead letter')} {where}")
-
-
-def _check(project: str) -> None:
-    from evenlane.engine.base.names import check_project
-    from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
-
-    if project != UNROUTABLE_PROJECT:
-        check_project(project)
-
-
-def _check_one_or_all(what: str, project: str, seq: int | None, *, everything: bool) -> None:
-    if (seq is None) == (not everything):
-        raise ConfigError(
-            f"{what} needs either --seq or --all: "
-            f"`evenlane dlq {what} {project} --seq SEQ` for one, `evenlane dlq {what} {project} --all` for all"
+        many = f"{format_count(count, 'dead letter')} {where}"
+        confirm_by_name(
+            project, f"permanently removes {many}" if error is None else f"permanently removes {which}, of {many}"
         )
 
 

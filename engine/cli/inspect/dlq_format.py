@@ -10,9 +10,11 @@ from evenlane.engine.base.durations import format_instant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from evenlane.engine.admin.dead_letters.by_error import ErrorGroup
     from evenlane.engine.core.message.dead_letter import DeadLetter
 
 LIST_HEADER = ("SEQ", "DIED", "ATTEMPTS", "PRIORITY", "GROUP", "KEY", "BYTES", "ID", "WHY")
+ERRORS_HEADER = ("COUNT", "FIRST", "LAST", "KEY", "WHY")
 _LONGEST = 200
 
 
@@ -24,6 +26,13 @@ def line(dead_letter: DeadLetter) -> tuple[str, ...]:
         _plain(priority), group, _plain(dead_letter.key or "-"), str(dead_letter.size), _plain(dead_letter.id),
         _plain(_why(dead_letter))[:_LONGEST],
     )  # fmt: skip
+
+
+def error_line(group: ErrorGroup) -> tuple[str, ...]:
+    """Return the row of an error under `ERRORS_HEADER`."""
+    why = f"{group.reason}: {group.error}" if group.error else group.reason
+    first, last = (f"{format_instant(at)[:19]}Z" for at in (group.first, group.last))
+    return str(group.count), first, last, group.key, _plain(why)[:_LONGEST]
 
 
 def dead_letter_fields(dead_letter: DeadLetter) -> Iterator[tuple[str, str]]:

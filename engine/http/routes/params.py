@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from evenlane.engine.admin.dead_letters.by_error import ALL, Selection
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.dead_letters import MOST_LISTED
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4_096
 _LISTED = 50
+_OF_LISTS = {"limit", "error"}
 _LAST = 2**63 - 1
 
 
@@ -45,7 +48,7 @@ def flag(given: Mapping[str, str], name: str) -> bool:
 
 def limit(request: Request) -> int:
     """Return the number of dead letters to list. Raises ConfigError."""
-    text = parse_params(request, {"limit"}).get("limit", str(_LISTED))
+    text = parse_params(request, _OF_LISTS).get("limit", str(_LISTED))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_LISTED):
         raise ConfigError(f"limit must be a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
     return int(text)
@@ -58,21 +61,58 @@ def sequence(text: str) -> int:
     return int(text)
 
 
-class _Replay(msgspec.Struct, forbid_unknown_fields=True):
+class Chosen(NamedTuple):
+    """The dead letters that a request is about: one, or a selection."""
+
+    sequence: int | None
+    selection: Selection
+
+    def fields(self) -> dict[str, int | str | None]:
+        """Describe it for the audit log."""
+        if self.sequence is not None:
+            return {"seq": self.sequence}
+        return {"error_key": self.selection.error or "all", "until": self.selection.until}
+
+
+class _Choice(msgspec.Struct, forbid_unknown_fields=True):
     seq: int | None = None
     all: bool = False
+    error: str | None = None
+    until: int | None = None
 
 
-async def replay_of(request: Request) -> int | None:
-    """Return the sequence of one dead letter, None for all. Raises ConfigError."""
+_CHOICES = '{"seq": SEQ} for one dead letter, {"error": KEY} for those with this error, {"all": true} for all'
+
+
+async def chosen(request: Request) -> Chosen:
+    """Return the dead letters that the body names. Raises ConfigError."""
     parse_params(request, ())
     try:
-        replay = msgspec.json.decode(await _body(request), type=_Replay)
+        choice = msgspec.json.decode(await _body(request), type=_Choice)
     except UNREADABLE as error:
-        raise ConfigError(f'the body must be {{"seq": SEQ}} or {{"all": true}}: {error}') from error
-    if (replay.seq is None) != replay.all:
-        raise ConfigError('the body must name one of the two: {"seq": SEQ} for one dead letter, {"all": true} for all')
-    return None if replay.seq is None else sequence(str(replay.seq))
+        raise ConfigError(f"the body must be {_CHOICES}: {error}") from error
+    if (choice.seq is not None) + choice.all + (choice.error is not None) != 1:
+        raise ConfigError(f"the body must name one of the three: {_CHOICES}")
+    if choice.seq is not None:
+        if choice.until is not None:
+            raise ConfigError("until is for several dead letters, not for the one that seq names")
+        return Chosen(sequence(str(choice.seq)), ALL)
+    until = None if choice.until is None else sequence(str(choice.until))
+    if choice.error is None and until is None:
+        return Chosen(None, ALL)
+    return Chosen(None, Selection(None if choice.error is None else _key(choice.error), until))
+
+
+def error_key(request: Request) -> str | None:
+    """Return the key of the error to list, None for all. Raises ConfigError."""
+    key = parse_params(request, _OF_LISTS).get("error")
+    return None if key is None else _key(key)
+
+
+def _key(text: str) -> str:
+    if re.fullmatch(r"[0-9a-f]{1,64}", text) is None:
+        raise ConfigError(f"error must be the key of an error, as /api/dead/PROJECT/errors lists it, not {text[:30]!r}")
+    return text
 
 
 async def _body(request: Request) -> bytes:

@@ -53,7 +53,12 @@ class ReadRoutes:
         return JSONResponse(await self._node.why(project, priority, seconds, positions=positions))
 
     async def dead_letters(self, request: Request) -> Response:
-        return JSONResponse(await self._node.dead_letters(request.path_params["project"], params.limit(request)))
+        limit, error = params.limit(request), params.error_key(request)
+        return JSONResponse(await self._node.dead_letters(request.path_params["project"], limit, error))
+
+    async def errors(self, request: Request) -> Response:
+        params.parse_params(request, ())
+        return JSONResponse(await self._node.errors(request.path_params["project"]))
 
     async def dead_letter(self, request: Request) -> Response:
         params.parse_params(request, ())

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, Response
 
 from evenlane.engine.http.routes import params
+from evenlane.engine.http.server.actor import actor_of, note_details
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from starlette.requests import Request
 
+    from evenlane.engine.control.topics.switch import State
     from evenlane.engine.http.ports import NodeApi
 
 
@@ -23,13 +27,27 @@ class WriteRoutes:
 
     async def replay(self, request: Request) -> Response:
         """Replay dead letters. Answers 202 if the replay continues in the background."""
-        outcome = await self._node.replay(request.path_params["project"], await params.replay_of(request))
-        return JSONResponse(outcome, HTTPStatus.ACCEPTED if outcome["running"] else HTTPStatus.OK)
+        return await self._act(request, self._node.replay, "replayed")
+
+    async def drop(self, request: Request) -> Response:
+        """Drop dead letters. Answers 202 if that continues in the background."""
+        return await self._act(request, self._node.drop, "dropped")
 
     async def pause(self, request: Request) -> Response:
-        params.parse_params(request, ())
-        return JSONResponse(await self._node.change_state(request.path_params["project"], "paused"))
+        return await self._change_state(request, "paused")
 
     async def resume(self, request: Request) -> Response:
+        return await self._change_state(request, "active")
+
+    async def _act(self, request: Request, act: Callable[..., Awaitable[dict[str, Any]]], done: str) -> Response:
+        chosen = await params.chosen(request)
+        note_details(request, **chosen.fields())
+        project, actor = request.path_params["project"], actor_of(request)
+        outcome = await act(project, chosen.sequence, chosen.selection, str(actor))
+        note_details(request, running=outcome["running"] or None, count=outcome.get(done))
+        return JSONResponse(outcome, HTTPStatus.ACCEPTED if outcome["running"] else HTTPStatus.OK)
+
+    async def _change_state(self, request: Request, state: State) -> Response:
         params.parse_params(request, ())
-        return JSONResponse(await self._node.change_state(request.path_params["project"], "active"))
+        changed = await self._node.change_state(request.path_params["project"], state, str(actor_of(request)))
+        return JSONResponse(changed)

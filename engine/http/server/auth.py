@@ -43,20 +43,22 @@ class AccessControl:
     def __init__(self, token: Callable[[], str | None], grants: Callable[[], Sequence[Grant]] = lambda: ()) -> None:
         self._token, self._grants = token, grants
 
-    def check(self, request: HTTPConnection, need: Need) -> None:
-        """Raise HTTPException without access. To read, a browser may give the token as a password, since users can't
-        make it send a header. For anything else a password isn't accepted: browsers send it on their own, even for
-        requests that another page caused.
+    def check(self, request: HTTPConnection, need: Need) -> str:
+        """Return the name of the token, empty without one. Raises HTTPException without access.
+
+        To read, a browser may give the token as a password, since users can't make it send a header. For anything else
+        a password isn't accepted: browsers send it on their own, even for requests that another page caused.
         """
         given, what, asks = _bearer(request.headers), "changing something", _ASKS_THE_PAGE
         if need.scope is Scope.READ:
             if is_local(request):
-                return
+                return ""
             given = given or ("" if _is_for_another_page(request) else _basic(request.headers))
             what, asks = _READING, _ASKS_A_BROWSER
         grant = self._identify(given, what, asks)
         if (lack := grant.missing(need, request.path_params.get("project"))) is not None:
             raise HTTPException(HTTPStatus.FORBIDDEN, f"the token {grant.name!r} {lack}")
+        return grant.name
 
     def _identify(self, given: str, what: str, asks: dict[str, str]) -> Grant:
         try:

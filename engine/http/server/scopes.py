@@ -14,7 +14,7 @@ class Scope(StrEnum):
 
     READ = "read"  # shows something
     PUT = "put"  # puts messages
-    CHANGE = "change"  # changes topics, replays dead letters
+    CHANGE = "change"  # changes topics, replays and drops dead letters
 
 
 @dataclass(frozen=True, slots=True)

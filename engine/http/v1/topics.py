@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.request_body import BodyWaits, RequestBody, content_type
 from evenlane.engine.http.routes.params import parse_params
+from evenlane.engine.http.server.actor import actor_of
 from evenlane.engine.http.server.scopes import Need, Scope
 from evenlane.engine.http.v1.documents import ListOptions, TopicChanges, TopicDocument, TopicPage, TopicSpec
 from evenlane.engine.http.v1.operations import IF_MATCH, IF_NONE_MATCH, JSON, Operation, if_revision, query_of
@@ -96,12 +97,16 @@ class TopicOperations:
         """
         fields = await self._fields(request)
         named = {name: value for name, value in fields.items() if value is not None}
-        return _changed(await self._topics.replace(request.path_params["project"], named, if_revision(request)))
+        return _changed(
+            await self._author(request).replace(request.path_params["project"], named, if_revision(request))
+        )
 
     async def change(self, request: Request) -> Response:
         """Change the named fields of a topic; null restores the default."""
         fields = await self._fields(request)
-        return _changed(await self._topics.change(request.path_params["project"], fields, if_revision(request)))
+        return _changed(
+            await self._author(request).change(request.path_params["project"], fields, if_revision(request))
+        )
 
     async def delete(self, request: Request) -> Response:
         """Delete a topic: puts are refused, and waiting messages are kept and paused.
@@ -109,7 +114,7 @@ class TopicOperations:
         A topic that is draining continues to drain.
         """
         parse_params(request, ())
-        return _changed(await self._topics.delete(request.path_params["project"], if_revision(request)))
+        return _changed(await self._author(request).delete(request.path_params["project"], if_revision(request)))
 
     async def pause(self, request: Request) -> Response:
         """Stop handling a project's messages; puts are still accepted, and wait."""
@@ -123,10 +128,14 @@ class TopicOperations:
         """Refuse puts from now on; waiting messages are still handled, even those of a deleted topic."""
         return await self._set_state(request, "draining", "drain")
 
+    def _author(self, request: Request) -> TopicService:
+        """Return the service for changes of this client."""
+        return self._topics.acting_for(str(actor_of(request)))
+
     async def _set_state(self, request: Request, state: str, verb: str) -> Response:
         parse_params(request, ())
         project = request.path_params["project"]
-        return _changed(await self._topics.set_state(project, state, verb, if_revision(request)))
+        return _changed(await self._author(request).set_state(project, state, verb, if_revision(request)))
 
     async def _fields(self, request: Request) -> dict[str, Any]:
         """Return the fields in the body. Raises ConfigError unless it is a JSON object."""

@@ -2,6 +2,7 @@
 
 import { el } from "./dom.js";
 import { dated, ends, report, shortly } from "./data.js";
+import { stepsOf } from "./format.js";
 
 const TALL = 170;
 // A single window is drawn over its whole length: a line needs two points.
@@ -66,7 +67,7 @@ export class Plot {
       scales: { x: { range: (_, low, high) => [low, high] }, y: { range: (_, _low, high) => [0, this.most ?? Math.max(high * 1.1, 1e-9) ] } },
       axes: [
         { ...axis, size: 26, space: 70, values: (_, ticks) => ticks.map(shortly) },
-        { ...axis, size: 58, values: (_, ticks) => ticks.map(this.format) },
+        { ...axis, size: 58, incrs: stepsOf(this.format), values: (_, ticks) => ticks.map(this.format) },
       ],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       series: [{ label: "until", value: (_, at) => dated(at ?? times.at(-1)) }, ...series],

@@ -1,9 +1,12 @@
 """A server on a free port with a node whose answers the test sets, and a client."""
 
+import math
 from contextlib import asynccontextmanager
+from hashlib import sha256
 
 import aiohttp
 
+from evenlane.engine.admin.dead_letters.by_error import ALL
 from evenlane.engine.http.app import app
 from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.liveness import Health
@@ -26,6 +29,11 @@ OVERVIEW = {
 }  # fmt: skip
 
 
+def key_of(dead_letter):
+    """The key of its error, as made of the whole text."""
+    return sha256(f"{dead_letter['reason']}: {dead_letter['error']}".encode()).hexdigest()[:12]
+
+
 class FakeNode:
     """Each request raises `fails` if it is set; `asked` has the arguments of reads, `changed` those of changes. It has
     no producer, and topics of its own: see ApiWorld.
@@ -36,6 +44,7 @@ class FakeNode:
         self.not_ready = self.stuck = ""
         self.asked = []
         self.changed = []
+        self.authors = []  # of changes
         self.shown = OVERVIEW
         self.looked = 0
         self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
@@ -64,13 +73,30 @@ class FakeNode:
         self._fail()
         return self.shown
 
-    async def dead_letters(self, project, limit):
+    async def dead_letters(self, project, limit, error):
         self._fail()
         self.asked.append((project, limit))
-        dead_letters = self.dead.get(project, [])
+        dead_letters = [each for each in self.dead.get(project, []) if error in (None, key_of(each))]
+        return self._describe(project) | {"letters": dead_letters[:limit]}
+
+    async def errors(self, project):
+        self._fail()
+        groups = []
+        for key in dict.fromkeys(map(key_of, self.dead.get(project, []))):
+            own = [each for each in self.dead[project] if key_of(each) == key]
+            groups.append({
+                "key": key, "reason": own[0]["reason"], "error": own[0]["error"], "example": own[-1]["error"],
+                "count": len(own), "first_at": own[0]["died_at"], "last_at": own[-1]["died_at"],
+                "last_seq": own[-1]["seq"],
+            })  # fmt: skip
+        whole = self._describe(project)
+        last = max((each["seq"] for each in self.dead.get(project, [])), default=0)
+        return whole | {"grouped": whole["total"], "last_seq": last, "errors": groups, "more_errors": 0}
+
+    def _describe(self, project):
         return {
-            "project": project, "total": len(dead_letters), "keep_seconds": 86400.0, "letters": dead_letters[:limit],
-            "replay": None, "last_replay": self.ends.get(project),
+            "project": project, "total": len(self.dead.get(project, [])), "keep_seconds": 86400.0, "replay": None,
+            "drop": None, "last_replay": self.ends.get(project), "last_drop": None,
         }  # fmt: skip
 
     async def dead_letter(self, project, sequence):
@@ -79,23 +105,37 @@ class FakeNode:
         [dead_letter] = [each for each in self.dead[project] if each["seq"] == sequence]
         return dead_letter | {"body": self.bodies.get(sequence, ""), "cut": False}
 
-    async def replay(self, project, sequence):
+    async def replay(self, project, sequence, selection, by):
+        going = self._take("replay", project, sequence, selection, by)
+        return self._outcome(project, {"replayed": len(going), "failed": 0, "failures": [], "stopped": ""})
+
+    async def drop(self, project, sequence, selection, by):
+        going = self._take("drop", project, sequence, selection, by)
+        return self._outcome(project, {"dropped": len(going), "stopped": ""})
+
+    def _take(self, what, project, sequence, selection, by):
         self._fail()
-        self.changed.append(("replay", project, sequence))
-        going = [each for each in self.dead.get(project, []) if sequence in (None, each["seq"])]
+        self.changed.append((what, project, sequence) if selection == ALL else (what, project, *selection))
+        self.authors.append(by)
+        error, until = selection
+        going = [
+            each
+            for each in self.dead.get(project, [])
+            if sequence in (None, each["seq"]) and error in (None, key_of(each)) and each["seq"] <= (until or math.inf)
+        ]
         self.dead[project] = [each for each in self.dead.get(project, []) if each not in going]
-        if self.running:
-            return {"project": project, "running": True}
-        return {
-            "project": project, "running": False, "replayed": len(going), "failed": 0, "failures": [], "stopped": "",
-        }  # fmt: skip
+        return going
+
+    def _outcome(self, project, done):
+        return {"project": project, "running": True} if self.running else {"project": project, "running": False} | done
 
     async def count_waiting(self, project):
         self._fail()
         return 0
 
-    async def change_state(self, project, state):
+    async def change_state(self, project, state, by):
         self._fail()
+        self.authors.append(by)
         self.changed.append((state, project))
         return {"project": project, "accepted": True}
 

@@ -49,8 +49,9 @@ async function parsed(response) {
 
 export const paths = {
   why: (project) => `/api/why/${encodeURIComponent(project)}`,
-  dead: (project, limit) => `/api/dead/${encodeURIComponent(project)}?limit=${limit}`,
+  dead: (project, limit, error) => `/api/dead/${encodeURIComponent(project)}?limit=${limit}&error=${encodeURIComponent(error)}`,
+  errors: (project) => `/api/dead/${encodeURIComponent(project)}/errors`,
   deadLetter: (project, seq) => `/api/dead/${encodeURIComponent(project)}/${encodeURIComponent(seq)}`,
-  replay: (project) => `/api/dead/${encodeURIComponent(project)}/replay`,
+  deadLetters: (project, what) => `/api/dead/${encodeURIComponent(project)}/${what}`,
   topic: (project, what) => `/api/topics/${encodeURIComponent(project)}/${what}`,
 };

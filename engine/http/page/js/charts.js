@@ -1,7 +1,7 @@
 // Charts of a tenant's last two minutes, drawn by uPlot.
 
 import { el, mark } from "./dom.js";
-import { clock, count, rate } from "./format.js";
+import { clock, count, rate, stepsOf } from "./format.js";
 import * as past from "./past.js";
 
 const HEIGHT = 150;
@@ -38,7 +38,7 @@ export class Chart {
     return {
       width: this.box.clientWidth, height: HEIGHT, cursor: { y: false, points: { size: 7 } }, legend: { live: true },
       scales: { x: { range: (_, low, high) => [Math.min(low, high - 120), high] }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
-      axes: [{ ...axis, size: 26, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 52, values: (_, ticks) => ticks.map(this.format) }],
+      axes: [{ ...axis, size: 26, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 52, incrs: stepsOf(this.format), values: (_, ticks) => ticks.map(this.format) }],
       series: [{ label: "at", value: (_, at) => (at === null ? "–" : clock(at * 1000)) }, ...series],
     };
   }

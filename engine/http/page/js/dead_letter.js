@@ -6,17 +6,18 @@ import { ago, bytes, day, plural } from "./format.js";
 
 export class DeadLetter {
   /** `fields` are those of the list's JSON. */
-  constructor(project, fields, replay) {
+  constructor(project, fields, { replay, drop }) {
     Object.assign(this, { project, fields, inside: null });
     this.when = el("span", { title: day(fields.died_at) });
     this.open = el("button", { type: "button", class: "quiet small", "aria-expanded": "false", text: "Show", "aria-label": `Show dead letter ${fields.seq}`, on: { click: () => this.toggle() } });
+    const away = el("button", { type: "button", class: "quiet small", text: "Drop", "aria-label": `Drop dead letter ${fields.seq}`, on: { click: drop } });
     const again = el("button", { type: "button", class: "quiet small", text: "Replay", "aria-label": `Replay dead letter ${fields.seq}`, on: { click: replay } });
     const details = [fields.queue?.priority ?? "no queue", plural(fields.attempts, "attempt"), bytes(fields.size)];
     this.node = el("article", { class: "dead-letter", role: "listitem" },
       el("div", { class: "seq number", text: `#${fields.seq}` }),
       el("div", { class: "about" }, el("p", { class: "cause" }, el("strong", { text: fields.reason || "unknown" }), " ", el("span", { text: fields.error })),
         el("p", { class: "muted" }, this.when, ` · ${details.join(" · ")}`)),
-      el("div", { class: "acts" }, this.open, project === "_stray" ? null : again));
+      el("div", { class: "acts" }, this.open, project === "_stray" ? null : again, away));
     this.showAge();
   }
 

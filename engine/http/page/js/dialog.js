@@ -3,9 +3,9 @@
 import { token } from "./api.js";
 import { el } from "./dom.js";
 
-/** Returns whether the user agrees. */
-export async function confirmed({ title, text, act }) {
-  return (await ask({ title, body: [el("p", { text })], act })) !== null;
+/** Returns whether the user agrees to what the `texts` say. What can't be undone is `isDangerous`. */
+export async function confirmed({ title, texts, act, isDangerous = false }) {
+  return (await ask({ title, body: texts.map((text) => el("p", { text })), act, isDangerous })) !== null;
 }
 
 /** Asks for the token and stores it; returns whether there is one. `why` says what was wrong with the last one. */
@@ -21,9 +21,9 @@ export async function askForToken(why = "") {
 }
 
 /** Returns the result of `value` if the user agrees, otherwise null. */
-function ask({ title, body, act, value = () => true }) {
+function ask({ title, body, act, isDangerous = false, value = () => true }) {
   const cancel = el("button", { type: "button", class: "quiet", text: "Cancel", on: { click: () => dialog.close() } });
-  const go = el("button", { type: "submit", class: "strong", text: act });
+  const go = el("button", { type: "submit", class: isDangerous ? "strong danger" : "strong", text: act });
   let result = null;
   const agree = (event) => {
     event.preventDefault();
@@ -35,7 +35,7 @@ function ask({ title, body, act, value = () => true }) {
   const before = document.activeElement;
   document.body.append(dialog);
   dialog.showModal();
-  (dialog.querySelector("input") ?? go).focus();
+  (dialog.querySelector("input") ?? (isDangerous ? cancel : go)).focus();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();

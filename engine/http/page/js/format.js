@@ -38,6 +38,16 @@ export function duration(seconds) {
   return `${whole}s`;
 }
 
+// 1, 2, 5, 10, 20, ...
+const WHOLE_STEPS = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].flatMap((power) => [1, 2, 5].map((step) => step * 10 ** power));
+const TENTH_STEPS = [0.1, 0.2, 0.5, ...WHOLE_STEPS];
+
+/** The distances between lines of an axis whose labels have this format; undefined for any. Labels that are rounded would repeat. */
+export function stepsOf(format) {
+  if (format === count) return WHOLE_STEPS;
+  return format === rate ? TENTH_STEPS : undefined;
+}
+
 export function share(part) {
   return part === null || part === undefined ? UNKNOWN : `${Math.round(part * 100)}%`;
 }

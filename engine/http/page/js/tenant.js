@@ -7,7 +7,7 @@ import { goneText } from "./columns.js";
 import { DeadLetters } from "./dead_letters.js";
 import { confirmed } from "./dialog.js";
 import { el, mark, say } from "./dom.js";
-import { count, duration, rate } from "./format.js";
+import { count, duration, plural, rate } from "./format.js";
 import { Poll } from "./poll.js";
 import { Statuses } from "./status.js";
 import { toast } from "./toast.js";
@@ -20,7 +20,7 @@ const SEEN_MS = 2_500; // an overview that began before a change arrives within 
 
 export class Tenant {
   constructor(project) {
-    Object.assign(this, { project, state: null, isListed: false, changedAt: -Infinity });
+    Object.assign(this, { project, state: null, isListed: false, changedAt: -Infinity, now: { waiting: null, flight: null } });
     this.pause = el("button", { type: "button", class: "quiet", hidden: true, on: { click: () => this.changeState() } });
     this.figures = Object.fromEntries([["backlog", "Backlog"], ["oldest", "Oldest"], ["flight", "In flight"], ["arriving", "Arriving /s"], ["handled", "Handled /s"], ["failed", "Failed /s"], ["dead", "Dead /s"], ["quota", "Quota"], ["gone", "Gone in"]].map(([key, label]) => [key, figure(label)]));
     this.statuses = new Statuses();
@@ -43,6 +43,7 @@ export class Tenant {
     this.isListed = Boolean(tenant);
     if (!tenant) return;
     this.observe(tenant);
+    this.now = { waiting: tenant.backlog, flight: tenant.in_flight };
     this.showFigures({ backlog: count(tenant.backlog), oldest: tenant.backlog ? duration(tenant.oldest_seconds) : "–", flight: count(tenant.in_flight), ...rates(tenant), quota: tenant.qps === null ? "–" : `${rate(tenant.qps)}/s`, gone: goneText(tenant) || "–" });
     const borrowed = tenant.quota_now !== null && tenant.qps !== null && Math.abs(tenant.quota_now - tenant.qps) > 0.05 * tenant.qps;
     say(this.figures.quota.note, borrowed ? `${rate(tenant.quota_now)}/s available now` : "");
@@ -62,6 +63,7 @@ export class Tenant {
 
   /** Shows a tenant that isn't among the busiest: only the answer about why it waits has its figures. */
   showUnlisted(answer) {
+    this.now = { waiting: answer.backlog, flight: answer.in_flight };
     this.showFigures({ backlog: count(answer.backlog), oldest: answer.backlog ? duration(answer.oldest_seconds) : "–", flight: count(answer.in_flight), ...rates(answer.rates), quota: answer.rates.quota === null ? "–" : `${rate(answer.rates.quota)}/s`, gone: duration(answer.forecast.gone_in_seconds) });
     this.observe(answer);
   }
@@ -85,11 +87,12 @@ export class Tenant {
 
   async changeState() {
     const pausing = this.state === "active";
+    const { waiting, flight } = this.now;
     const text = pausing
-      ? `No more messages of ${this.project} are handed out until it is resumed. Messages in flight finish; new messages are accepted and wait.`
-      : `Messages of ${this.project} are handed out again, at the rate of its topic.`;
+      ? `No more messages of ${this.project} are handed out until it is resumed: ${plural(waiting, "message waits", "messages wait")}. Messages in flight finish, now ${count(flight)}; new messages are accepted and wait.`
+      : `Messages of ${this.project} are handed out again, at the rate of its topic: ${plural(waiting, "message waits", "messages wait")}.`;
     const act = pausing ? "Pause" : "Resume";
-    if (!(await confirmed({ title: `${act} ${this.project}?`, text, act }))) return;
+    if (!(await confirmed({ title: `${act} ${this.project}?`, texts: [text], act }))) return;
     if (!(await change(paths.topic(this.project, act.toLowerCase())))) return;
     toast(`${this.project} is ${pausing ? "paused" : "active"}.`);
     this.changedAt = performance.now();

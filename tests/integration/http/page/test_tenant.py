@@ -23,6 +23,7 @@ _ASKED = """holding => {
         return new Promise((go) => window.held.push(() => go({ ok: true, json: () => document })));
     };
 }"""
+TIMES = "\u00d7"
 REFUSED = ("401 (Unauthorized)",)
 SHOTS = '<img src=x onerror="window.hit=1"><script>window.hit=1</script>'
 
@@ -92,7 +93,7 @@ async def test_hidden_page_sends_no_requests(seen, node):
         assert [] == await page.evaluate("window.asked")
         await page.evaluate("document.hidden = false")
         await page.clock.fast_forward(_WHY_MS)
-        assert ["/api/dead/acme?limit=50", "/api/why/acme"] == sorted(await page.evaluate("window.asked"))
+        assert ["/api/dead/acme/errors", "/api/why/acme"] == sorted(await page.evaluate("window.asked"))
 
 
 @pytest.mark.full
@@ -152,7 +153,9 @@ async def test_tenant_is_paused_and_resumed_with_token(seen, node):
     async with seen(node, "/#/tenant/acme", forgiven=REFUSED) as page:
         await page.get_by_role("button", name="Pause", exact=True).click()
         dialog = page.get_by_role("dialog")
-        await expect(dialog).to_contain_text("No more messages of acme are handed out until it is resumed.")
+        await expect(dialog).to_contain_text(
+            "No more messages of acme are handed out until it is resumed: 12,480 messages wait."
+        )
         await page.keyboard.press("Escape")
         await expect(dialog).to_have_count(0)
         await expect(page.get_by_role("button", name="Pause", exact=True)).to_be_focused()
@@ -238,6 +241,7 @@ async def answered(page, question):
 async def test_dead_letters_are_replayed_one_or_all(seen, node):
     async with seen(node, "/#/tenant/acme") as page:
         dead_letters = page.get_by_role("listitem").filter(has=page.locator(".seq"))
+        await expect(page.locator(".error-line .seq")).to_have_text(f"3 {TIMES}")
         await expect(dead_letters.locator(".seq")).to_have_text(["#3", "#7", "#19"])
         await expect(dead_letters.first).to_contain_text("max attempts ValueError: no such customer")
         await expect(dead_letters.first).to_contain_text("mid · 8 attempts · 412 B")
@@ -251,9 +255,66 @@ async def test_dead_letters_are_replayed_one_or_all(seen, node):
         await expect(page.locator("#toast")).to_contain_text("Replayed 1 dead letter.")
         await expect(dead_letters.locator(".seq")).to_have_text(["#3", "#19"])
         await page.get_by_role("button", name="Replay all").click()
-        await page.get_by_role("dialog").get_by_role("button", name="Replay all").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("2 messages of acme go back into their queues")
+        await page.get_by_role("dialog").get_by_role("button", name="Replay 2").click()
         await expect(page.get_by_text("None: every message was handled")).to_be_visible()
-        assert [("replay", "acme", 7), ("replay", "acme", None)] == node.changed
+        assert [("replay", "acme", 7), ("replay", "acme", None, 19)] == node.changed
+
+
+def broken(seq, number, **fields):
+    return pictures.dead_letter(seq, error=f"KeyError: 'user-{number}'", **fields)
+
+
+async def test_dead_letters_of_an_error_are_dropped(seen, node):
+    """K4: the page asks, and names how many; those of other errors, and those that die meanwhile, stay."""
+    node.dead["acme"] += [broken(20, 1), broken(21, 1)]
+    async with seen(node, "/#/tenant/acme") as page:
+        await page.evaluate("token => sessionStorage.setItem('evenlane-token', token)", TOKEN)
+        groups = page.locator(".error-group")
+        await expect(groups.locator(".error-line .seq")).to_have_text([f"3 {TIMES}", f"2 {TIMES}"])
+        await expect(page.locator(".dead .bar-of-tools")).to_contain_text("5 dead letters, 2 errors · kept for 1d")
+        await expect(page.locator(".dead-letter")).to_have_count(0)
+        node.dead["acme"].append(broken(22, 1))
+        await groups.last.get_by_role("button", name="Drop").click()
+        dialog = page.get_by_role("dialog")
+        await expect(dialog.get_by_role("heading")).to_have_text("Drop 2 dead letters?")
+        await expect(dialog).to_contain_text(
+            "2 messages of acme are deleted, with their bodies. Nobody can restore them."
+        )
+        await expect(dialog).to_contain_text("The error: max attempts: KeyError: 'user-1'")
+        await page.keyboard.press("Enter")  # the focus is on Cancel
+        await expect(dialog).to_have_count(0)
+        assert [] == node.changed
+        await groups.last.get_by_role("button", name="Drop").click()
+        await dialog.get_by_role("button", name="Drop 2").click()
+        await expect(page.locator("#toast")).to_contain_text("Dropped 2 dead letters.")
+        await expect(groups.locator(".error-line .seq")).to_have_text([f"3 {TIMES}", f"1 {TIMES}"])
+        assert [3, 7, 19, 22] == [each["seq"] for each in node.dead["acme"]]
+        assert ["http_token_file"] == node.authors
+
+
+async def test_axis_of_counts_has_whole_numbers(seen, node):
+    """Labels of half ticks would be rounded: 1, 1, 0."""
+    node.shown = pictures.overview([pictures.tenant("acme", 1, "quota", rate=0.0)])
+    async with seen(node) as page:
+        await page.evaluate("""() => {
+            const draw = CanvasRenderingContext2D.prototype.fillText;
+            window.drawn = [];
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+                window.drawn.push([this.canvas.closest(".plot").getAttribute("aria-label"), text]);
+                return draw.call(this, text, ...where);
+            };
+        }""")
+        await go(page, "acme")
+        await until(
+            lambda: page.evaluate("window.drawn.some(([plot, text]) => plot.startsWith('Backlog') && text === '1')")
+        )
+        texts = await page.evaluate(
+            "window.drawn.filter(([plot]) => plot.startsWith('Backlog')).map(([, text]) => text)"
+        )
+        first = [text for text in texts if ":" not in text]
+        assert ["0", "1"] == first[: first.index("1") + 1]
+        assert {"0", "1"} == {*first}
 
 
 async def test_end_of_long_replay_is_shown(seen, node):

@@ -91,7 +91,7 @@ async def test_change_applies_only_to_the_expected_revision(world):
     assert 200 == (await world.call("PUT", "/api/v1/topics/new", {"qps": 1}, if_none_match="*")).status
 
 
-async def test_history_names_the_node(world):
+async def test_history_names_the_node_and_the_token(world):
     await create(world)
     await world.call("POST", f"{ACME}/pause")
     await world.call("DELETE", ACME)
@@ -101,7 +101,12 @@ async def test_history_names_the_node(world):
     written = b"".join(item.value for item in found)
     assert [3, 1, 1, 1] == [
         written.count(text)
-        for text in (b'"by":"http@n"', b'"via":"topics set"', b'"via":"topics pause"', b'"via":"topics delete"')
+        for text in (
+            b'"by":"http@n (http_token_file)"',
+            b'"via":"topics set"',
+            b'"via":"topics pause"',
+            b'"via":"topics delete"',
+        )
     ]
 
 
