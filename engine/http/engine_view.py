@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.admin.history.client import HistoryClient
 from evenlane.engine.admin.overview.client import OverviewClient
 from evenlane.engine.admin.topics.change import count_waiting
 from evenlane.engine.admin.why.client import WhyClient
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from evenlane.engine.admin.dead_letters.by_error import Selection
+    from evenlane.engine.admin.history.merge import PastSecond
     from evenlane.engine.control.topics.switch import State
     from evenlane.engine.core.ports import LaneState
     from evenlane.engine.core.request_bus import RequestBus
@@ -55,7 +57,8 @@ class EngineView:
         self._overview_client = OverviewClient(coordination, view.settings.env, self._line)
         self._dead_letters = DeadLetterService(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
-        self.watching = LiveFeed(self._overview)
+        self._history_client = HistoryClient(coordination, view.settings.env, self._line)
+        self.watching = LiveFeed(self._overview, self._history)
         self.puts = PutService(lambda: Producer(settings=view.settings), view.id)
         self.topics = TopicService(
             coordination, view.settings.env, f"http@{view.id}", partial(count_waiting, view.settings)
@@ -148,6 +151,10 @@ class EngineView:
     async def _overview(self) -> dict[str, Any]:
         with connections.translate_errors():
             return await self._overview_client.overview()
+
+    async def _history(self) -> list[PastSecond]:
+        with connections.translate_errors():
+            return await self._history_client.history()
 
     def _line(self) -> AbstractAsyncContextManager[RequestBus]:
         line = self._view.line

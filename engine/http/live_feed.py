@@ -1,4 +1,7 @@
-"""Live feed of the cluster: all viewers share one overview per second; without viewers none is requested."""
+"""Live feed of the cluster: all viewers share one overview per second; without viewers none is requested.
+
+Nodes remember the last two minutes. They are asked for them when the first viewer comes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.http.recent_history import RecentHistory
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from evenlane.engine.admin.history.merge import PastSecond
 
 _log = structlog.get_logger(__name__)
 
@@ -35,12 +40,17 @@ class FeedUpdate(NamedTuple):
 
 
 class Viewer:
-    """A viewer with a buffer of one event: a slow one gets the newest event, and misses others. `leave` frees its
-    place.
+    """A viewer with a buffer of one event: a slow one gets the newest event, and misses others. `past` makes the event
+    with the history. `leave` frees its place.
     """
 
-    def __init__(self, before: RecentHistory, newest: FeedUpdate | None, on_leave: Callable[[Viewer], None]) -> None:
-        self._before, self._newest, self._on_leave = before, newest, on_leave
+    def __init__(
+        self,
+        past: Callable[[], Awaitable[FeedUpdate]],
+        newest: FeedUpdate | None,
+        on_leave: Callable[[Viewer], None],
+    ) -> None:
+        self._past, self._newest, self._on_leave = past, newest, on_leave
         self._changed = asyncio.Event()
         self._over = False
         if newest is not None:
@@ -60,7 +70,7 @@ class Viewer:
 
     async def looks(self) -> AsyncIterator[FeedUpdate]:
         """Yield the history, then an overview about once a second."""
-        yield await self._build_history()
+        yield await self._past()
         while True:
             await self._changed.wait()
             self._changed.clear()
@@ -69,11 +79,6 @@ class Viewer:
             if self._newest is not None:
                 yield self._newest
 
-    async def _build_history(self) -> FeedUpdate:
-        """Build the history event, and release the history, which becomes outdated while the viewer stays."""
-        before, self._before = self._before, RecentHistory()
-        return await asyncio.to_thread(_build_past, before)
-
 
 class _EncodedOverview(NamedTuple):
     body: bytes
@@ -81,22 +86,25 @@ class _EncodedOverview(NamedTuple):
 
 
 class LiveFeed:
-    """Shares overviews among all viewers. `overview` requests one; it may raise EvenlaneError. `close` ends all
-    viewers.
+    """Shares overviews among all viewers. `overview` requests one, `history` the last two minutes; both may raise
+    EvenlaneError. `close` ends all viewers.
 
-    Invariant: the task `_watching` runs while there are viewers, until `close`.
+    Invariants: the task `_watching` runs while there are viewers, until `close`. `_is_whole` says that the history was
+    requested since it began.
     """
 
     def __init__(
         self,
         overview: Callable[[], Awaitable[dict[str, Any]]],
+        history: Callable[[], Awaitable[Sequence[PastSecond]]],
         *,
         every_s: float = _EVERY_S,
         fresh_ns: int = _FRESH_NS,
         most_viewers: int = _MOST_VIEWERS,
     ) -> None:
-        self._overview, self._every_s, self._most_viewers = overview, every_s, most_viewers
+        self._overview, self._past, self._every_s, self._most_viewers = overview, history, every_s, most_viewers
         self._history = RecentHistory()
+        self._is_whole, self._filling = False, asyncio.Lock()
         self._viewers: set[Viewer] = set()
         self._shared = SingleFlight(self._sample, fresh_ns=fresh_ns)
         self._last: FeedUpdate | None = None
@@ -116,7 +124,7 @@ class LiveFeed:
         if self._watching is None:
             self._last = None
             self._watching = asyncio.create_task(self._watch(), name="watching")
-        viewer = Viewer(self._history.copy(), self._last, self._on_leave)
+        viewer = Viewer(self._read_history, self._last, self._on_leave)
         self._viewers.add(viewer)
         return viewer
 
@@ -125,6 +133,7 @@ class LiveFeed:
         if not self._viewers and self._watching is not None:
             self._watching.cancel()
             self._watching = None
+            self._is_whole = False
 
     async def close(self) -> None:
         self._closed = True
@@ -141,6 +150,25 @@ class LiveFeed:
             for viewer in self._viewers:
                 viewer.show(self._last)
             await asyncio.sleep(max(0.1, began + self._every_s - asyncio.get_running_loop().time()))
+
+    async def _read_history(self) -> FeedUpdate:
+        if not self._closed:
+            async with self._filling:
+                if not self._is_whole:
+                    await self._fill()
+        return await asyncio.to_thread(_build_past, self._history.copy())
+
+    async def _fill(self) -> None:
+        """Request the history. If there is none, viewers see what has been looked at since."""
+        try:
+            past = await self._past()
+        except EvenlaneError as error:
+            _log.debug("the history could not be read", error=str(error))
+        except Exception:  # noqa: BLE001 - the overviews tell viewers what is wrong
+            _log.exception("the history could not be read")
+        else:
+            self._history.put_before(past)
+            self._is_whole = self._watching is not None
 
     async def _look(self) -> FeedUpdate:
         try:

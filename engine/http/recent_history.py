@@ -3,37 +3,42 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.admin.history.merge import PastSecond
+from evenlane.engine.telemetry.tenants.history import FIGURES, KEPT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_KEPT_NS = 120 * 1_000_000_000
-_KINDS = ("backlog", "arriving", "leaving")
+    from evenlane.engine.admin.history.merge import Figures
 
-
-class _Overview(NamedTuple):
-    at: int  # unix ns
-    tenants: dict[str, tuple[Any, ...]]
-    totals: tuple[Any, ...]
+_KEPT_NS = KEPT_S * 1_000_000_000
 
 
 class RecentHistory:
     """Recent figures of those tenants that are among the busiest when it is read."""
 
-    def __init__(self, looks: Iterable[_Overview] = ()) -> None:
+    def __init__(self, looks: Iterable[PastSecond] = ()) -> None:
         self._looks = deque(looks)
 
     def copy(self) -> RecentHistory:
         """Return a copy, for a thread to write."""
         return RecentHistory(self._looks)
 
+    def put_before(self, past: Iterable[PastSecond]) -> None:
+        """Add what nodes remember, and replace all that isn't newer than it."""
+        looks = deque(past)
+        if looks:
+            looks.extend(look for look in self._looks if look.at > looks[-1].at)
+            self._looks = looks
+
     def add(self, overview: Mapping[str, Any], at: int) -> None:
         """Add an overview of the time `at`, in unix ns. Also drops entries from the future, after a change of the
         clock.
         """
         tenants = {tenant["project"]: _figures(tenant) for tenant in overview["tenants"]}
-        self._looks.append(_Overview(at, tenants, _figures(overview["totals"])))
+        self._looks.append(PastSecond(at, _figures(overview["totals"]), tenants))
         while not at - _KEPT_NS < self._looks[0].at <= at:
             self._looks.popleft()
 
@@ -48,10 +53,10 @@ class RecentHistory:
         }
 
 
-def _figures(part: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(part[kind] for kind in _KINDS)
+def _figures(part: Mapping[str, Any]) -> Figures:
+    return tuple(part.get(name) for name in FIGURES)
 
 
-def _columns(rows: Iterable[tuple[Any, ...] | None]) -> dict[str, list[Any]]:
-    known = [row or (None,) * len(_KINDS) for row in rows]
-    return {kind: [row[place] for row in known] for place, kind in enumerate(_KINDS)}
+def _columns(rows: Iterable[Figures | None]) -> dict[str, list[Any]]:
+    known = [row or (None,) * len(FIGURES) for row in rows]
+    return {name: [row[place] for row in known] for place, name in enumerate(FIGURES)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenlane.engine.admin.history.responder import HistoryResponder
 from evenlane.engine.admin.overview.responder import OverviewResponder
 from evenlane.engine.admin.why.responder import WhyResponder
 from evenlane.engine.node.services.backlog_reporter import BacklogReporter
@@ -50,6 +51,7 @@ class NodeServices:
         self._why_responder = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.find_lost)
         self._group_responder = GroupResponder(self._questions, env, node)
         self._overview_responder = OverviewResponder(self._questions, env, node, tenants, topic_cache.get, condition)
+        self._history_responder = HistoryResponder(self._questions, env, node, tenants, topic_cache.get)
         self._quota_borrower = QuotaBorrower(self._questions, env, node, topic_cache.on_change, on_lent)
         self._backlog_reporter = BacklogReporter(
             connect.questions(settings, f"{node.id} counts"), env, node, topic_cache
@@ -63,6 +65,7 @@ class NodeServices:
         await self._why_responder.open()
         self._group_responder.listen()
         self._overview_responder.listen()
+        self._history_responder.listen()
         self._quota_borrower.open()
         self.line = self._questions
         await self._backlog_reporter.open()
@@ -75,7 +78,7 @@ class NodeServices:
         self.line = None
         parts = (
             self._sampler, self._meter_publisher, self._store_watch, self._backlog_reporter, self._quota_borrower,
-            self._group_responder, self._overview_responder, self._why_responder,
+            self._group_responder, self._overview_responder, self._history_responder, self._why_responder,
         )  # fmt: skip
         for part in parts:
             await part.close()

@@ -19,6 +19,7 @@ from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
 from evenlane.engine.telemetry.tenants.flows import Flows, GrowthRates, TenantFlow
+from evenlane.engine.telemetry.tenants.history import TenantHistory
 from evenlane.engine.telemetry.tenants.labels import Labels
 from evenlane.engine.telemetry.tenants.load import LoadMeter
 from evenlane.engine.telemetry.tenants.waits import Key, WaitTimes
@@ -53,8 +54,10 @@ class TenantRegistry:
         self.waits = WaitTimes()
         self.usage = Usage()
         self.loads = LoadMeter(recovery_s)
+        self.history = TenantHistory()
         self.counted: dict[Place, TenantFlow] = {}
         self.table: dict[Place, TenantBacklog] = {}
+        self.moving: dict[Place, TenantBacklog] = {}  # that part of `table` that isn't known to be at rest
         self.quotas: dict[str, float] = {}
         self.failing_since: dict[str, int] = {}
         self.left_out = self.indexed = 0
@@ -217,6 +220,7 @@ class TenantRegistry:
         kept = {
             place: tenant_backlog for place, tenant_backlog in self.table.items() if place[0] in self._labels_at_rest
         }
+        self.moving = self._round
         self.table, self._round, self.indexed = kept | self._round, {}, self._indexing
         yield from self._choose(now)
 
@@ -306,6 +310,7 @@ class TenantRegistry:
 
     def _forget(self, label: str) -> None:
         self.waits.drop(label)
+        self.history.forget(label)
         self._labels_at_rest.discard(label)
         self._topics.pop(label, None)
         self.failing_since.pop(label, None)

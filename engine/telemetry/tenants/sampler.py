@@ -19,6 +19,7 @@ from evenlane.engine.node.queues.activity import is_silent
 from evenlane.engine.telemetry import wait_reasons
 from evenlane.engine.telemetry.tenants.backlog import QueueSample
 from evenlane.engine.telemetry.tenants.flows import measure_flow
+from evenlane.engine.telemetry.tenants.history import sum_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -84,6 +85,7 @@ class QueueSampler:
             await asyncio.gather(self._task, return_exceptions=True)
             self._count_last()
             self._tenants.clear()
+            self._tenants.history.end()
         self._watch.close()
 
     def _count_last(self) -> None:
@@ -129,6 +131,13 @@ class QueueSampler:
             tenants.on_rules_change()
         ends = tenants.end(now_ns(), self._node.store.now(), self._count_in_flight(), came, self._topic, shares.part)
         await _slowly(ends, size)
+        second = self._node.store.now() // _SECOND
+        tenants.history.add(second, sum_figures(tenants.moving), self._known_partitions(), tenants.left_out)
+
+    def _known_partitions(self) -> list[int]:
+        """Return the partitions whose whole backlog the node knows."""
+        partitions = self._node.partitions
+        return [number for number, each in partitions.items() if each.opened and not each.lane.is_catching_up]
 
     def _look_at(self, queues: Iterable[Queue]) -> None:
         """Look at queues in one moment, with all completions counted: a queue that is silent then has no changes."""

@@ -46,10 +46,11 @@ class FakeNode:
         self.changed = []
         self.authors = []  # of changes
         self.shown = OVERVIEW
-        self.looked = 0
+        self.looked = self.remembered = 0
+        self.past = []  # PastSecond each
         self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
         self.running = False
-        self.watching = LiveFeed(self.overview, **tuning)
+        self.watching = LiveFeed(self.overview, self.history, **tuning)
         self.puts = PutService(Producer, "n")
         self.topics = TopicService(MemoryCoordination(), "online", "http@n", self.count_waiting)
 
@@ -72,6 +73,11 @@ class FakeNode:
         self.looked += 1
         self._fail()
         return self.shown
+
+    async def history(self):
+        self.remembered += 1
+        self._fail()
+        return self.past
 
     async def dead_letters(self, project, limit, error):
         self._fail()

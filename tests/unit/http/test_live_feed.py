@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import time
 
 import pytest
 
+from evenlane.engine.admin.history.merge import PastSecond
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http import live_feed as module
 from evenlane.engine.http.recent_history import RecentHistory
 from evenlane.engine.http.routes.reads import ViewerStream
 from tests.support.http.serving import OVERVIEW, QUICK, FakeNode, served
 from tests.support.until import until
+
+SECOND = 1_000_000_000
 
 
 def with_tenants(**backlogs):
@@ -51,15 +55,74 @@ async def test_history_precedes_overviews():
                 response.headers["content-type"].partition(";")[0], response.headers["cache-control"]
             )  # fmt: skip
             events = Events(response)
-            assert ("history", {"at": [], "totals": {"backlog": [], "arriving": [], "leaving": []}, "tenants": {}}) == (
-                await events.next()
-            )
+            kind, past = await events.next()
+            assert ("history", {"at", "totals", "tenants"}) == (kind, past.keys())
             assert ("overview", node.shown) == await events.next()
         async with get.client.get(f"{get.address}/api/events") as response:
             kind, past = await Events(response).next()
             assert ("history", {"acme"}) == (kind, past["tenants"].keys())
             assert 3 == past["tenants"]["acme"]["backlog"][0]
             assert len(past["at"]) == len(past["tenants"]["acme"]["leaving"])
+
+
+def remembered(*seconds, backlog=9.0):
+    """What nodes remember of these seconds."""
+    return [
+        PastSecond(
+            at * SECOND, (backlog, 1.0, None, 0.0), {"acme": (backlog, 1.0, None, 0.0), "gone": (1.0, 0.0, 0.0, 0.0)}
+        )
+        for at in seconds
+    ]
+
+
+async def test_first_viewer_gets_what_the_nodes_remember():
+    """The charts aren't empty in the middle of an incident; nobody is asked again while viewers are there."""
+    async with served(FakeNode(**QUICK)) as (get, node):
+        now = time.time_ns() // SECOND
+        node.shown, node.past = with_tenants(acme=3), remembered(*range(now - 100, now))
+        for expected in (1, 1):
+            responses = [await get.client.get(f"{get.address}/api/events") for _ in range(3)]
+            for response in responses:
+                events = Events(response)
+                kind, past = await events.next()
+                assert ("history", 100) == (kind, sum(figure == 9 for figure in past["totals"]["backlog"]))
+                assert past["at"] == sorted(past["at"])
+                while (await events.next())[0] != "overview":
+                    pass
+            assert expected == node.remembered
+        for response in responses:
+            response.close()
+
+
+async def test_history_is_requested_again_after_the_last_viewer_has_left():
+    node = FakeNode(**QUICK)
+    for expected in (1, 2):
+        viewers = [node.watching.watch() for _ in range(2)]
+        for viewer in viewers:
+            assert "history" == (await anext(viewer.looks())).kind
+            viewer.leave()
+        await until(lambda: not is_watching())
+        assert expected <= node.remembered
+
+
+async def test_history_that_nobody_tells_is_asked_for_again():
+    """The first viewer sees what follows; the next one asks again."""
+    node = FakeNode(**QUICK)
+    node.fails = Unreachable("etcd does not answer")
+    assert b'"at":[]' in (await anext(node.watching.watch().looks())).event
+    node.fails, node.past = None, remembered(1, 2)
+    assert b'"at":[1000,2000]' in (await anext(node.watching.watch().looks())).event
+    await node.watching.close()
+
+
+def test_overviews_follow_what_nodes_remember():
+    history = RecentHistory()
+    for at in (5, 100, 101):
+        history.add(with_tenants(acme=at), at * SECOND)
+    history.put_before(remembered(98, 99, 100))
+    assert [9, 9, 9, 101] == history.document()["tenants"]["acme"]["backlog"]
+    history.put_before([])
+    assert [98_000, 99_000, 100_000, 101_000] == history.document()["at"]
 
 
 async def test_viewers_share_overviews_and_none_is_requested_without_them():
@@ -191,8 +254,12 @@ async def test_viewer_that_reads_nothing_ends_with_the_server(caplog):
     writer.close()
 
 
+async def no_history():
+    return module.FeedUpdate("history", b"{}")
+
+
 async def test_slow_viewer_gets_the_newest_overview():
-    viewer = module.Viewer(RecentHistory(), None, lambda _: None)
+    viewer = module.Viewer(no_history, None, lambda _: None)
     looks = viewer.looks()
     assert "history" == (await anext(looks)).kind
     for number in range(5):
@@ -203,14 +270,6 @@ async def test_slow_viewer_gets_the_newest_overview():
     assert not following.done()
     viewer.show(module.FeedUpdate("overview", b"5"))
     assert b"5" == (await following).event
-
-
-async def test_viewer_releases_the_history_once_it_is_sent():
-    history = RecentHistory()
-    history.add(with_tenants(acme=1), 1)
-    viewer = module.Viewer(history.copy(), None, lambda _: None)
-    assert b'"acme"' in (await anext(viewer.looks())).event
-    assert b'"acme"' not in (await anext(viewer.looks())).event
 
 
 def test_clock_set_back_restarts_the_history():

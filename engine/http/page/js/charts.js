@@ -61,6 +61,7 @@ export function charts(project) {
     new Chart(project, "Messages per second", [
       { kind: "arriving", label: "arriving", colour: "--second" },
       { kind: "leaving", label: "leaving", colour: "--accent" },
+      { kind: "failed", label: "failing", colour: "--fault" },
       { kind: (tenant) => tenant.quota_now ?? tenant.qps, label: "quota", colour: "--limit", dash: [4, 4] },
     ], rate),
   ];

@@ -1,16 +1,16 @@
-// Figures of the last two minutes. The node sends those from before the page was opened.
+// Figures of the last two minutes. The node sends those from before the page was opened: a column for each kind.
 
 const KEPT_MS = 120_000;
 const SAME_MS = 300; // the first overview after the history often repeats its last entry
 
-const KINDS = ["backlog", "arriving", "leaving"];
 const samples = []; // {at, totals, tenants: Map}, the oldest first
 
 export function begin({ at, totals, tenants }) {
   const projects = Object.entries(tenants);
+  const kinds = Object.keys(totals);
   samples.length = 0;
   at.forEach((when, place) => {
-    const figures = (columns) => Object.fromEntries(KINDS.map((kind) => [kind, columns[kind][place]]));
+    const figures = (columns) => Object.fromEntries(kinds.map((kind) => [kind, columns[kind][place]]));
     samples.push({ at: when, totals: figures(totals), tenants: new Map(projects.map(([name, own]) => [name, figures(own)])) });
   });
 }

@@ -1,0 +1,1 @@
+"""History of the last two minutes."""
