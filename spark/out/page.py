@@ -22,7 +22,7 @@ _STYLES = (
 _PLOTS = ("evenlane.engine.http", "page/uplot/uPlot.iife.min.js")
 _LICENCE = ("evenlane.engine.http", "page/uplot/LICENSE")
 _SCRIPTS = (
-    *(("evenlane.engine.http", f"page/js/{name}.js") for name in ("format", "dom", "spark", "words")),
+    *(("evenlane.engine.http", f"page/js/{name}.js") for name in ("format", "dom", "spark", "touch", "words")),
     *(
         ("evenlane.spark", f"out/page/{name}.js")
         for name in ("data", "sentences", "table", "plots", "tenant", "report")

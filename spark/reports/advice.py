@@ -5,9 +5,10 @@ covered by data).
 
 The needed rate is the larger of two, plus a fifth: the arrival rate at a busy time; or the average arrival rate plus
 the rate that clears the backlog within the target. The quota is raised to the needed rate if the quota is what delays
-messages, and at least half of it was used at the busiest time (a node may have been away for part of it). The quota is
-lowered if less than half of it was used at the busiest time of a whole window of an hour or more: to twice the used
-rate, but at most by half at once, and never below 1. Otherwise it stays.
+messages, and at least half of it was used at the busiest time (a node may have been away for part of it). A project
+that offers more than twice its quota is told so instead: a higher quota isn't the project's by right, and would take
+slots from others. The quota is lowered if less than half of it was used at the busiest time of a whole window of an
+hour or more: to twice the used rate, but at most by half at once, and never below 1. Otherwise it stays.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ HEADROOM = 1.2
 HARDLY_USED = 0.5
 HELD_UP = 0.5
 """Share of the waiting time that is due to the quota: at this share or more, the quota is what delays messages."""
+FLOOD = 2.0
+"""A project that offers more than this many times its quota is a flood: no higher quota is recommended."""
 LEAST_WINDOW_S = 3600
 LEAST_QPS = 1.0
 """A quota is never lowered below this."""
@@ -65,7 +68,7 @@ def advice(window_s: int) -> Column:
     qps, held = F.col("qps"), F.coalesce("quota_share", F.lit(0.0))
     short = (F.col("need") > qps) & (held >= HELD_UP) & (F.col("quota_peak") >= HARDLY_USED)
     idle = F.lit(window_s >= LEAST_WINDOW_S) & F.col("full") & _hardly_used()
-    return F.when(qps.isNull(), "unknown").when(short, "raise").when(idle, "lower").otherwise("keep")
+    return F.when(qps.isNull(), "unknown").when(short & ~_floods(), "raise").when(idle, "lower").otherwise("keep")
 
 
 def recommended() -> Column:
@@ -79,6 +82,7 @@ def recommended() -> Column:
 
 def reason(empty_target_s: float) -> Column:
     """Return a sentence with its figures, for a frame that also has `advice` and `recommended_qps`."""
+    held = F.coalesce("quota_share", F.lit(0.0))
     waiting = F.format_string(
         "%s came at a busy time and %s, mostly for the quota of %s: %s takes "
         f"what comes, clears what waits in {empty_target_s / 60:.0f} minutes, and leaves a fifth to spare.",
@@ -98,14 +102,28 @@ def reason(empty_target_s: float) -> Column:
         "At the busiest time %.0f %% of the quota was used: a whole hour or day tells whether less would do.",
         F.coalesce(ratio(F.col("calm_peak"), F.col("qps")), F.lit(0.0)) * 100,
     )  # fmt: skip
+    floods = F.format_string(
+        "It offers %s x its quota of %s: its producer slows down, or %s/s, which is %s x the quota, takes what comes"
+        " and clears what waits.",
+        _shown_ratio("arrival_rate"), _shown("qps"), _shown("need"), _shown_ratio("need"),
+    )  # fmt: skip
     return (
         F.when(F.col("advice") == "unknown", "The quota isn't known: no node has reported it.")
+        .when(_floods() & (held >= HELD_UP), floods)
         .when(F.col("advice") == "raise", raised)
         .when(F.col("advice") == "lower", lowered)
         .when(_piling_up(), _elsewhere())
         .when(_hardly_used(), unused)
         .otherwise("The quota fits what comes.")
     )
+
+
+def _floods() -> Column:
+    return F.col("arrival_rate") > FLOOD * F.col("qps")
+
+
+def _shown_ratio(name: str) -> Column:
+    return F.regexp_replace(F.format_number(F.col(name) / F.col("qps"), 1), r"\.0$", "")
 
 
 def _piling_up() -> Column:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KEPT_S = 120
 MOST_LABELS = 1_000
-RATES = ("arriving", "leaving", "failed")
+RATES = ("arriving", "handled", "failed")
 """Those attributes of `Rates` that are kept; a further one needs no other change."""
 FIGURES = ("backlog", *RATES)
 

@@ -1,6 +1,7 @@
 // Plots of a tenant's history, drawn by uPlot.
 
 import { el } from "./dom.js";
+import { followTouch } from "./touch.js";
 import { dated, ends, report, shortly } from "./data.js";
 import { stepsOf } from "./format.js";
 
@@ -70,6 +71,7 @@ export class Plot {
         { ...axis, size: 58, incrs: stepsOf(this.format), values: (_, ticks) => ticks.map(this.format) },
       ],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      hooks: { init: [followTouch] },
       series: [{ label: "until", value: (_, at) => dated(at ?? times.at(-1)) }, ...series],
     };
   }

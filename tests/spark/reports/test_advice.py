@@ -47,6 +47,22 @@ def used(peak):
     return {"backlog": 3600, "arrival_rate": 110.0, "arrival_peak": 120.0, "used_peak": peak}
 
 
+def test_flood_is_not_advised_to_raise_its_quota(spark):
+    """X13, M7: at three times its quota; at twice it still is."""
+    waiting = {"backlog": 7_200, "used_peak": 100.0, "quota_share": 0.9, "causes": [("quota",)]}
+    flood, growth = advised(
+        spark,
+        window("1 flood", arrival_rate=300.0, arrival_peak=310.0, **waiting),
+        window("2 growth", arrival_rate=150.0, arrival_peak=160.0, **waiting),
+    )
+    assert ("keep", 100.0) == flood[:2]
+    assert (
+        "It offers 3 x its quota of 100: its producer slows down, or 380/s, which is 3.8 x the quota, takes what comes"
+        " and clears what waits."
+    ) == flood[2]
+    assert ("raise", 200.0) == growth[:2]
+
+
 def test_quota_is_raised_lowered_or_kept_with_a_reason(spark):
     waiting = used(100.0)
     found = advised(

@@ -3,6 +3,7 @@
 import { el, mark } from "./dom.js";
 import { clock, count, rate, stepsOf } from "./format.js";
 import * as past from "./past.js";
+import { followTouch } from "./touch.js";
 
 const HEIGHT = 150;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -32,14 +33,15 @@ export class Chart {
     const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const series = this.lines.map(({ label, colour: name, dash }) => ({
-      label, stroke: colour(name), width: 1.75, dash, points: { show: false }, value: (_, figure) => this.format(figure),
+      label, stroke: colour(name), width: 1.75, dash, points: { show: false }, value: (plot, figure, line, at) => this.format(at === null ? plot.data[line].at(-1) : figure),
       fill: this.lines.length === 1 ? colour("--wash") : undefined,
     }));
     return {
       width: this.box.clientWidth, height: HEIGHT, cursor: { y: false, points: { size: 7 } }, legend: { live: true },
       scales: { x: { range: (_, low, high) => [Math.min(low, high - 120), high] }, y: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] } },
       axes: [{ ...axis, size: 26, space: 90, values: (_, ticks) => ticks.map((tick) => clock(tick * 1000)) }, { ...axis, size: 52, incrs: stepsOf(this.format), values: (_, ticks) => ticks.map(this.format) }],
-      series: [{ label: "at", value: (_, at) => (at === null ? "–" : clock(at * 1000)) }, ...series],
+      series: [{ label: "at", value: (plot, at) => clock((at ?? plot.data[0].at(-1)) * 1000) }, ...series],
+      hooks: { init: [followTouch] },
     };
   }
 
@@ -60,8 +62,8 @@ export function charts(project) {
     new Chart(project, "Backlog", [{ kind: "backlog", label: "waiting", colour: "--accent" }], count),
     new Chart(project, "Messages per second", [
       { kind: "arriving", label: "arriving", colour: "--second" },
-      { kind: "leaving", label: "leaving", colour: "--accent" },
-      { kind: "failed", label: "failing", colour: "--fault" },
+      { kind: "handled", label: "handled", colour: "--accent" },
+      { kind: "failed", label: "failed", colour: "--fault" },
       { kind: (tenant) => tenant.quota_now ?? tenant.qps, label: "quota", colour: "--limit", dash: [4, 4] },
     ], rate),
   ];

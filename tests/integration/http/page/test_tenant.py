@@ -49,6 +49,18 @@ async def test_page_explains_wait_and_draws_backlog(seen, node):
             "aria-label", "Backlog: waiting now 12,480, at most 12,480"
         )
         assert "acme · Evenlane" == await page.title()
+        await expect(page.locator(".u-legend").first).to_contain_text("12,480")  # without a pointer, the last figures
+
+
+@pytest.mark.full
+async def test_touch_moves_the_cursor_of_a_chart(seen, node):
+    """The legend shows the figures under the finger."""
+    async with seen(node, "/#/tenant/acme", has_touch=True) as page:
+        plot = page.locator(".plot .u-over").first
+        await expect(plot).to_be_visible()
+        box = await plot.bounding_box()
+        await page.touchscreen.tap(box["x"] + box["width"] - 2, box["y"] + 5)
+        await expect(page.locator(".plot .u-cursor-x").first).not_to_have_class("u-hz u-cursor-x u-off")
 
 
 async def stop_clock(page):
