@@ -9,6 +9,7 @@ from evenlane.engine.admin.why.status import judge_project
 from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.core.stats.backlog_tally import count, merge_counts, rank_reasons
+from evenlane.engine.core.stats.backlog_trend import is_stuck
 from evenlane.engine.core.stats.forecast import (
     MEASURED_AGAIN,
     UNKNOWN,
@@ -78,6 +79,8 @@ def _load(
     everything = merge_counts(wholes.values()).reasons
     for other in ("not_due", "higher_priority"):  # these reasons don't explain why the whole waits
         everything.pop(other, None)
+    oldest_s = merge_counts(wholes.values()).oldest_s
+    grows = any(answer.grows for answer in answers) or (rates.is_known and is_stuck(rates.taken, oldest_s))
     return ForecastInput(
         waiting=sum(part.waiting for part in wholes.values()),
         deepest=max((answer.deepest for answer in answers), default=0),
@@ -85,6 +88,7 @@ def _load(
         topic=question.topic,
         reason=next((reason for reason, _ in rank_reasons(everything)), None),
         max_group_qps=question.max_group_qps,
+        grows=grows,
     )
 
 

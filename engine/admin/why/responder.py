@@ -133,6 +133,7 @@ class QueueInspector:
                 tally.add_running(message.priority)
         for priority, at in await self._ages(unread):
             tally.add_waiting(priority, at)
+        tally.drop_momentary()
         over_s = self._lately(project, tally)
         queues = len(node.queues.of_project(project))
         served = [number for number in node.partitions if node.lanes.is_served(number)]
@@ -140,6 +141,7 @@ class QueueInspector:
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
             self._compute_allowance(project), served, self._lost(project), node.last_errors.text_of(project),
             self._failing_s(project), long_rates,
+            grows=self._tenants is not None and self._tenants.grows(project),
         )  # fmt: skip
 
     def _failing_s(self, project: str) -> float | None:

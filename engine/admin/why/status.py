@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.stats.backlog_tally import merge_counts
+from evenlane.engine.core.stats.forecast import is_never
 from evenlane.engine.core.stats.wait_targets import target_of
 from evenlane.engine.core.status.facts import Failure, StatusFacts, Waiting
 from evenlane.engine.core.status.judge import judge
@@ -43,7 +44,7 @@ def judge_project(
         is_pushed=topic is not None and topic.push is not None,
         failure=_failure(question, answers),
         gone_s=gone_s,
-        never=gone_s is None and load.rates.is_known,
+        never=is_never(load),
         stopped_by=question.paused_by,
         is_lost=question.lost,
     ))  # fmt: skip

@@ -79,7 +79,8 @@ class NodeAnswer(msgspec.Struct):
     serves (None: an older release doesn't say). `lost` is the project's topic if it is in effect on the node although
     etcd has lost it. `error` is the project's last one there; `failing_s` is for how long (s) every attempt has failed,
     None if one has succeeded, or none was made. `long_rates` are rates over a minute or more, if the node has counted
-    for as long. `progress` is only there if it was asked for, and `left_out` queues aren't in it.
+    for as long. `progress` is only there if it was asked for, and `left_out` queues aren't in it. `grows`: its backlog
+    has grown all the time over the last half minute.
     """
 
     node: str
@@ -97,3 +98,4 @@ class NodeAnswer(msgspec.Struct):
     long_rates: Rates | None = None
     progress: list[QueueProgress] = []
     left_out: int = 0
+    grows: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.records.backlog_answer import Count, QueueCount
+from evenlane.engine.core.stats.backlog_trend import lasting_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,6 +65,11 @@ class Tally:
     def add_running(self, priority: str) -> None:
         """Count one message that is being handled."""
         self.part(priority).in_flight += 1
+
+    def drop_momentary(self) -> None:
+        """Drop the reasons of the moment of priorities whose oldest message is young, once all ages are known."""
+        for part in self.parts.values():
+            part.reasons = lasting_reasons(part.reasons, part.oldest_s)
 
     def part(self, priority: str) -> QueueCount:
         if priority not in self.parts:

@@ -112,7 +112,8 @@ class SampleHistory:
 
 class ForecastInput(NamedTuple):
     """The input of a forecast. `deepest` is the number of messages in the largest group, `reason` the reason for which
-    most queues wait, `max_group_qps` the highest rate of one group.
+    most queues wait, `max_group_qps` the highest rate of one group. `grows`: the backlog has grown all the time over
+    the last half minute, or nothing has left (engine/core/stats/backlog_trend.py).
     """
 
     waiting: int
@@ -121,6 +122,7 @@ class ForecastInput(NamedTuple):
     topic: "Topic | None"
     reason: str | None
     max_group_qps: float
+    grows: bool = False
 
 
 class ResumeForecast(NamedTuple):
@@ -156,7 +158,7 @@ def predict_rate(load: ForecastInput) -> float:
 
 
 def predict_end(load: ForecastInput) -> tuple[float | None, str]:
-    """The time (s) until no message waits, None if never at this rate or unknown; and a sentence."""
+    """The time (s) until no message waits, None if never at this rate (`is_never`) or unknown; and a sentence."""
     arriving, left = load.rates.arriving, predict_rate(load)
     if not load.waiting:
         return 0.0, "nothing waits"
@@ -170,7 +172,17 @@ def predict_end(load: ForecastInput) -> tuple[float | None, str]:
     seconds = load.waiting / (left - arriving) if left > arriving else math.inf
     if math.isfinite(seconds):
         return seconds, f"gone in {format_spoken(seconds)} at this rate: {flow}"
-    return None, f"never at this rate: {flow}"
+    unclear = f"not known: {flow}, but the backlog has not grown all the time over the last half minute"
+    return None, f"never at this rate: {flow}" if load.grows else unclear
+
+
+def is_never(load: ForecastInput) -> bool:
+    """Whether the backlog will never be gone, unless something changes."""
+    if not load.waiting:
+        return False
+    if is_stopped(load.topic):
+        return True
+    return load.rates.is_known and load.grows and predict_rate(load) <= load.rates.arriving
 
 
 def predict_resumption(load: ForecastInput, deleted: bool = False) -> ResumeForecast | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.records.backlog_answer import Rates
-from evenlane.engine.core.stats.forecast import ForecastInput, predict_end
+from evenlane.engine.core.stats.backlog_trend import is_stuck, lasting_reasons
+from evenlane.engine.core.stats.forecast import ForecastInput, is_never, predict_end
 from evenlane.engine.telemetry.tenants.flows import NOTHING, TenantFlow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.stats.backlog_trend import BacklogTrend
     from evenlane.quota.topics.topic import Topic
 
 
@@ -73,23 +76,35 @@ class TenantBacklog:
         self._oldest_at = at if self._oldest_at is None else min(at, self._oldest_at)
 
     def note_age(self, now: int) -> None:
-        """Compute the age at `now`, in unix ns by the same clock, once all heads are known that can be."""
+        """Compute the age at `now`, in unix ns by the same clock, once all heads are known that can be. If it is low,
+        the reasons of the moment are dropped.
+        """
         if self._oldest_at is not None:
             self.age_s = max(0.0, (now - self._oldest_at) / _SECOND)
         elif not self.backlog:
             self.age_s = 0.0
+        self.reasons = lasting_reasons(self.reasons, self.age_s)
 
 
-def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps: float) -> None:
+def forecast(
+    bands: Sequence[TenantBacklog],
+    topic: Topic | None,
+    max_group_qps: float,
+    trends: Sequence[BacklogTrend | None],
+    now: int,
+) -> None:
     """Set `empty_in` of a project's priorities. Within a group higher priorities go first, so a priority is empty when
-    it and all higher ones are. `topic` is the node's part of the topic.
+    it and all higher ones are. `topic` is the node's part of the topic. `trends` are those of each priority with all
+    higher ones; they note the backlogs at `now` (monotonic ns).
     """
     measured = [each.rates for each in bands if each.rates is not None]
     taken = sum(rates.taken for rates in measured)
     reason = _most_frequent(bands)
-    waiting, arriving = 0, 0.0
-    for each in bands:
-        waiting += each.backlog
+    waiting, arriving, oldest_s = 0, 0.0, 0.0
+    for each, trend in zip(bands, trends, strict=True):
+        waiting, oldest_s = waiting + each.backlog, max(oldest_s, each.age_s or 0.0)
+        if trend is not None:
+            trend.note(now, waiting)
         if not each.backlog:
             each.empty_in = 0.0
         if each.rates is None:
@@ -98,8 +113,9 @@ def forecast(bands: Sequence[TenantBacklog], topic: Topic | None, max_group_qps:
         if not each.backlog:
             continue
         rates = Rates(arriving=arriving, handled=taken, seconds=each.rates.seconds)
-        seconds, _ = predict_end(ForecastInput(waiting, 0, rates, topic, reason, max_group_qps))
-        each.empty_in = float("inf") if seconds is None else seconds
+        grows = (trend is not None and trend.grows) or is_stuck(taken, oldest_s)
+        load = ForecastInput(waiting, 0, rates, topic, reason, max_group_qps, grows)
+        each.empty_in = math.inf if is_never(load) else predict_end(load)[0]
 
 
 def _most_frequent(bands: Sequence[TenantBacklog]) -> str | None:

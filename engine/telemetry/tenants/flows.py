@@ -6,6 +6,7 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
+from evenlane.engine.core.stats.backlog_trend import BacklogTrend
 from evenlane.engine.core.stats.flow_counts import FlowCounts
 from evenlane.engine.core.stats.forecast import LONG, LONG_APART, LONGEST, Sample, SampleHistory, measure_rates
 
@@ -98,6 +99,7 @@ class GrowthRates:
     def __init__(self) -> None:
         self._history, self._long = SampleHistory(_APART), SampleHistory(LONG_APART)
         self._last: Sample | None = None
+        self.trend = BacklogTrend()  # of the backlog with all higher priorities, under the same circumstances
         self.at = 0  # time of the last measurement, monotonic ns
 
     def note_rest(self, until: int) -> None:

@@ -115,6 +115,11 @@ class TenantRegistry:
         rates = [found for pace in paces if pace is not None and (found := pace.measure_long(self._ended)) is not None]
         return add_rates(rates) if project != OTHER and len(rates) == len(paces) else None
 
+    def grows(self, project: str) -> bool:
+        """Return whether the backlog of a named project has grown all the time over the last half minute."""
+        pace = self._paces.get((project, len(self.priorities) - 1))
+        return pace is not None and pace.trend.grows
+
     # ---- one round
 
     def begin(self, now: int) -> None:
@@ -214,7 +219,7 @@ class TenantRegistry:
                 self._complete((label, band))  # a place with a counter gets all other figures, too
         self._resolve(came, store_now)
         yield from self._measure(now)
-        yield from self._forecast(topic_of, part_of)
+        yield from self._forecast(now, topic_of, part_of)
         yield from self.loads.measure(now, self.usage, topic_of, part_of)
         self._ended = now
         kept = {
@@ -274,7 +279,9 @@ class TenantRegistry:
 
     # ---- forecast
 
-    def _forecast(self, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]) -> Iterator[None]:
+    def _forecast(
+        self, now: int, topic_of: Callable[[str], Topic | None], part_of: Callable[[str], float]
+    ) -> Iterator[None]:
         quotas = {project: qps for project, qps in self.quotas.items() if project in self._labels_at_rest}
         at_rest: list[str] = []
         for project in self._labels.named - self._labels_at_rest:
@@ -293,7 +300,9 @@ class TenantRegistry:
             bands = [self._round.get((project, band)) or TenantBacklog() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
                 topic = replace(topic, qps=quotas[project])
-            forecast(bands, topic, self._max_group_qps)
+            paces = [self._paces.get((project, band)) for band in range(len(self.priorities))]
+            trends = [None if pace is None else pace.trend for pace in paces]
+            forecast(bands, topic, self._max_group_qps, trends, now)
         self.quotas = quotas
         self._labels_at_rest.update(at_rest)
 

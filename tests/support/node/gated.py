@@ -40,5 +40,18 @@ async def gated(clock=None, **topics):
         world.gate.set()
 
 
+class Later:
+    """A node, or its store, after a second in which nothing has changed."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return Later(self._inner.store) if name == "store" else getattr(self._inner, name)
+
+    def now(self):
+        return self._inner.now() + SECOND
+
+
 async def looked(node, project="acme") -> NodeAnswer:
     return await QueueInspector(node, 0.0).inspect(project)

@@ -9,7 +9,7 @@ from evenlane.engine.core.message.handler_exceptions import Pause
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.telemetry.tenants.registry import TenantRegistry
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler
-from tests.support.node.gated import Clock, gated, looked
+from tests.support.node.gated import Clock, Later, gated, looked
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, topic, turns
 from tests.support.until import until
 
@@ -48,7 +48,7 @@ async def waited(node):
 async def check(node, reason, *, project="acme", priority="mid", groups=1):
     """Check that queues, `why` and metrics give this reason, and no other, for the priority."""
     assert {reason} == why(node, project, priority)
-    part = (await looked(node, project)).parts[priority]
+    part = (await looked(Later(node), project)).parts[priority]
     assert [(reason, groups)] == [(each, count.groups) for each, count in part.reasons.items()]
     seconds = {key[2]: each for key, each in (await waited(node)).items() if key[:2] == (project, priority)}
     assert {reason: pytest.approx(7.0 * groups)} == seconds
@@ -229,7 +229,7 @@ async def test_lagging_settle_log_is_a_note():
         node = await world.node(world.handle, concurrency=1)
         await until(lambda: node.backlog == 4)
         node.settler.late_at = 0
-        answer = await looked(node)
+        answer = await looked(Later(node))
         node.settler.late_at = now_ns() + 3600 * SECOND
         assert ["handlers_busy"] == list(answer.parts["mid"].reasons)
         assert any("settle log lags" in note for note in answer.notes)

@@ -11,7 +11,7 @@ from evenlane.engine.core.ports import Refused
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.records.backlog_answer import Count, NodeAnswer
 from evenlane.engine.proof.baselines.schedulers import PlainScheduler
-from tests.support.node.gated import Clock, gated, looked
+from tests.support.node.gated import Clock, Later, gated, looked
 from tests.support.node.world import SECOND, topic
 from tests.support.until import until
 
@@ -29,7 +29,7 @@ class ExplainingScheduler(PlainScheduler):
 
 
 async def reasons(node, priority="mid", project="acme"):
-    answer = await looked(node, project)
+    answer = await looked(Later(node), project)
     part = answer.parts[priority]
     return {reason: (count.groups, count.messages) for reason, count in part.reasons.items()}
 
@@ -42,13 +42,25 @@ async def test_handlers_busy_and_higher_priority():
         await world.put_many(3, priority="low", group=2)
         node = await world.node(world.handle, concurrency=1, scheduler=PlainScheduler())
         await until(lambda: node.backlog == 14)
-        answer = await looked(node)
+        answer = await looked(Later(node))
         assert ({"high", "low"}, 1) == (set(answer.parts), sum(part.in_flight for part in answer.parts.values()))
         high, low = answer.parts["high"], answer.parts["low"]
         assert 14 == high.waiting + low.waiting
         assert {"handlers_busy": Count(1, high.waiting)} == high.reasons
         assert low.reasons["higher_priority"].groups == 1
         assert low.reasons["handlers_busy"].groups == 1
+
+
+async def test_message_that_has_just_arrived_waits_for_nothing():
+    """X8: reasons of the moment are shown from one second on, those of a state at once."""
+    async with gated(acme=topic(), bolt=topic(state="paused")) as world:
+        await world.put_many(5)
+        await world.put_many(5, project="bolt")
+        node = await world.node(world.handle, concurrency=1)
+        await until(lambda: node.backlog == 9)
+        assert {} == (await looked(node)).parts["mid"].reasons
+        assert {"handlers_busy"} == (await reasons(node)).keys()
+        assert {"paused"} == (await looked(node, "bolt")).parts["mid"].reasons.keys()
 
 
 async def test_quota_while_handlers_are_free():

@@ -20,6 +20,7 @@ from evenlane.engine.core.stats.forecast import (
     explain_roughness,
     figure,
     format_spoken,
+    is_never,
     measure_rates,
     predict_end,
     predict_rate,
@@ -113,14 +114,25 @@ def test_history_sample_is_1_to_30_seconds_old(instants, now):
     [
         ({}, 20.0, "gone in 20s at this rate: 1,000 wait, 20/s arrive and 70/s are taken"),
         ({"waiting": 0}, 0.0, "nothing waits"),
-        ({"rates": Rates(70.0, 70.0, 0.0, 1.0)}, None, "never at this rate: 1,000 wait, 70/s arrive and 70/s are"),
+        (
+            {"rates": Rates(70.0, 70.0, 0.0, 1.0), "grows": True},
+            None,
+            "never at this rate: 1,000 wait, 70/s arrive and 70/s are",
+        ),
         ({"rates": Rates(70.0, 0.0, 0.0, 1.0), "reason": "fairness"}, None, "70/s arrive and 0/s are taken"),
         ({"rates": Rates(0.0, 30.0, 20.0, 1.0)}, 20.0, "gone in 20s"),  # failed attempts leave the backlog, too
         ({"topic": topic(state="paused")}, None, "never, as long as it is paused"),
         ({"topic": None}, None, "never, as long as it has no topic"),
         ({"topic": topic(qps=30.0)}, 100.0, "gone in 1m 40s"),  # a rate above the quota lasts only for its burst
         ({"topic": topic(qps=0.01, groups=1), "rates": NOTHING}, 100_000.0, "gone in 1d 3h"),
-        ({"rates": NOTHING, "reason": "handlers_busy"}, None, "never at this rate"),
+        ({"rates": NOTHING, "reason": "handlers_busy", "grows": True}, None, "never at this rate"),
+        (
+            {"rates": NOTHING, "reason": "handlers_busy"},
+            None,
+            "not known: 1,000 wait, 0/s arrive and 0/s are taken, but",
+        ),
+        ({"rates": Rates(9.0, 9.0, 0.0, 30.0)}, None, "not known: 1,000 wait, 9/s arrive and 9/s are taken, but"),
+        ({"grows": True}, 20.0, "gone in 20s"),
         ({"rates": UNKNOWN}, None, f"not known yet: 1,000 wait, and {MEASURED_AGAIN}"),
         ({"rates": UNKNOWN, "waiting": 0}, 0.0, "nothing waits"),
         ({"rates": UNKNOWN, "topic": topic(state="paused")}, None, "never, as long as it is paused"),
@@ -131,6 +143,26 @@ def test_gone_in_gives_seconds_and_sentence(fields, seconds, sentence):
     found = predict_end(load(**fields))
     assert seconds == found[0]
     assert sentence in found[1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, False),
+        ({"grows": True}, False),
+        ({"rates": Rates(70.0, 70.0, 0.0, 30.0)}, False),
+        ({"rates": Rates(70.0, 70.0, 0.0, 30.0), "grows": True}, True),
+        ({"rates": UNKNOWN, "grows": True}, False),
+        ({"topic": topic(state="paused")}, True),
+        ({"topic": None}, True),
+        ({"topic": None, "waiting": 0}, False),
+        ({"waiting": 0, "grows": True, "rates": NOTHING}, False),
+    ],
+)
+def test_never_is_said_only_of_a_growing_backlog(fields, expected):
+    """X7."""
+    assert expected == is_never(load(**fields))
+    assert not expected or predict_end(load(**fields))[1].startswith("never")
 
 
 rates = st.builds(
