@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
-    from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
+    from evenlane.engine.telemetry.tenants.paces import Place
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.quota.topics.topic import Accepted
 
 _SECOND = 1_000_000_000

@@ -141,7 +141,7 @@ class QueueInspector:
             node.id, queues, tally.parts, tally.deepest, rates, self._notes(project, reading), over_s,
             self._compute_allowance(project), served, self._lost(project), node.last_errors.text_of(project),
             self._failing_s(project), long_rates,
-            grows=self._tenants is not None and self._tenants.grows(project),
+            grows=self._tenants is not None and self._tenants.paces.grows(project),
         )  # fmt: skip
 
     def _failing_s(self, project: str) -> float | None:
@@ -186,7 +186,7 @@ class QueueInspector:
         without a label of its own are measured now.
         """
         if self._tenants is not None and (rates := self._tenants.rates_of(project)) is not None:
-            return rates, self._tenants.long_rates_of(project)
+            return rates, self._tenants.paces.measure_long(project)
         return await self._sampler.measure(project)
 
     # ---- reasons that hold up the whole node

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
     from evenlane.engine.telemetry.tenants.flows import TenantFlow
-    from evenlane.engine.telemetry.tenants.registry import Place, TenantRegistry
+    from evenlane.engine.telemetry.tenants.paces import Place
+    from evenlane.engine.telemetry.tenants.registry import TenantRegistry
     from evenlane.engine.telemetry.tenants.waits import Key
 
 

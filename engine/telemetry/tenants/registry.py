@@ -18,10 +18,11 @@ from evenlane.engine.core.stats.forecast import add_rates
 from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
-from evenlane.engine.telemetry.tenants.flows import Flows, GrowthRates, TenantFlow
+from evenlane.engine.telemetry.tenants.flows import Flows, TenantFlow
 from evenlane.engine.telemetry.tenants.history import TenantHistory
 from evenlane.engine.telemetry.tenants.labels import Labels
 from evenlane.engine.telemetry.tenants.load import LoadMeter
+from evenlane.engine.telemetry.tenants.paces import Paces, Place
 from evenlane.engine.telemetry.tenants.waits import Key, WaitTimes
 
 if TYPE_CHECKING:
@@ -35,17 +36,14 @@ if TYPE_CHECKING:
 _SECOND = 1_000_000_000
 _CHOOSE_EVERY = 10 * _SECOND
 
-Place = tuple[str, int]
-"""A label and a band."""
-
 
 class TenantRegistry:
     """Figures of all tenants. `table` has the findings of the last complete round, which took `round_s`; `counted` and
     `waits` never decrease. `left_out` counts projects without a label of their own. `quotas` has the rates (msg/s) that
     the node may take of named projects' topics, including loans. `indexed` counts messages that queues know
-    individually; `loads` has the node's load. `failing_since` has, for named projects, when the first of the attempts
-    failed that no success has followed (monotonic ns). `projects` must be a view of all projects with queues on the
-    node, including silent ones; None: those that are looked at.
+    individually; `loads` has the node's load, `paces` the measurements of rates. `failing_since` has, for named
+    projects, when the first of the attempts failed that no success has followed (monotonic ns). `projects` must be a
+    view of all projects with queues on the node, including silent ones; None: those that are looked at.
     """
 
     def __init__(self, priorities: Sequence[str], most: int, max_group_qps: float, *, recovery_s: float = 60.0) -> None:
@@ -73,11 +71,10 @@ class TenantRegistry:
         # Rounds skip these labels until something happens to them. Invariant: `table` has their backlogs, which are at
         # rest, and `quotas` has the quotas of those with a topic.
         self._labels_at_rest: set[str] = set()
-        self._ended = 0  # end of that round, ns
         self._waiting: dict[str, int] = {}
         self._competing: set[str] = set()
         self._indexing = 0
-        self._paces: dict[Place, GrowthRates] = {}
+        self.paces = Paces(len(priorities))
         self._topics: dict[str, Topic | None] = {}
 
     def clear(self) -> None:
@@ -93,7 +90,7 @@ class TenantRegistry:
     def measure_again(self) -> None:
         """Discard rate samples, as partitions have come or gone."""
         self._labels_at_rest.clear()
-        self._paces.clear()
+        self.paces.clear()
 
     def on_rules_change(self) -> None:
         """Note that topics, or the node's parts of them, may have changed since the last round."""
@@ -108,17 +105,6 @@ class TenantRegistry:
         found = [self.table.get((project, band)) for band in range(len(self.priorities))]
         rates = [each.rates for each in found if each is not None and each.rates is not None]
         return add_rates(rates) if len(rates) == len(found) else None
-
-    def long_rates_of(self, project: str) -> Rates | None:
-        """Return the same rates, measured over a minute to one and a half if the node has been counting for as long."""
-        paces = [self._paces.get((project, band)) for band in range(len(self.priorities))]
-        rates = [found for pace in paces if pace is not None and (found := pace.measure_long(self._ended)) is not None]
-        return add_rates(rates) if project != OTHER and len(rates) == len(paces) else None
-
-    def grows(self, project: str) -> bool:
-        """Return whether the backlog of a named project has grown all the time over the last half minute."""
-        pace = self._paces.get((project, len(self.priorities) - 1))
-        return pace is not None and pace.trend.grows
 
     # ---- one round
 
@@ -221,7 +207,7 @@ class TenantRegistry:
         yield from self._measure(now)
         yield from self._forecast(now, topic_of, part_of)
         yield from self.loads.measure(now, self.usage, topic_of, part_of)
-        self._ended = now
+        self.paces.ended = now
         kept = {
             place: tenant_backlog for place, tenant_backlog in self.table.items() if place[0] in self._labels_at_rest
         }
@@ -248,7 +234,7 @@ class TenantRegistry:
             previous is None
             or not (is_known and previous.is_at_rest)
             or place in self._grown
-            or place not in self._paces
+            or place not in self.paces
         ):
             self._backlog_of(*place)
         else:
@@ -270,12 +256,8 @@ class TenantRegistry:
             if place in self._at_rest:
                 continue
             yield
-            pace = self._paces.get(place)
-            if pace is None:
-                pace = self._paces[place] = GrowthRates()
-            elif pace.at < self._ended:
-                pace.note_rest(self._ended)
-            tenant_backlog.rates = pace.measure(now, self.counted.get(place, TenantFlow()), round_ns)
+            counted = self.counted.get(place, TenantFlow())
+            tenant_backlog.rates = self.paces.measure(place, now, counted, round_ns)
 
     # ---- forecast
 
@@ -291,8 +273,7 @@ class TenantRegistry:
                 quotas[project] = topic.qps * part_of(project)
             if self._topics.setdefault(project, topic) != topic:  # rates under other rules don't apply
                 self._topics[project] = topic
-                for band in range(len(self.priorities)):
-                    self._paces.pop((project, band), None)
+                self.paces.forget(project)
                 continue
             if all((project, band) in self._at_rest for band in range(len(self.priorities))):
                 at_rest.append(project)
@@ -300,9 +281,7 @@ class TenantRegistry:
             bands = [self._round.get((project, band)) or TenantBacklog() for band in range(len(self.priorities))]
             if topic is not None and any(each.backlog for each in bands):
                 topic = replace(topic, qps=quotas[project])
-            paces = [self._paces.get((project, band)) for band in range(len(self.priorities))]
-            trends = [None if pace is None else pace.trend for pace in paces]
-            forecast(bands, topic, self._max_group_qps, trends, now)
+            forecast(bands, topic, self._max_group_qps, self.paces.trends(project), now)
         self.quotas = quotas
         self._labels_at_rest.update(at_rest)
 
@@ -323,6 +302,7 @@ class TenantRegistry:
         self._labels_at_rest.discard(label)
         self._topics.pop(label, None)
         self.failing_since.pop(label, None)
+        self.paces.forget(label)
         for band in range(len(self.priorities)):
-            for known in (self.counted, self.table, self._paces):
+            for known in (self.counted, self.table):
                 known.pop((label, band), None)

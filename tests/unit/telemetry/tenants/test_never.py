@@ -13,7 +13,7 @@ def rounds(*backlogs, arrived=10, handled=10, head_at=NOW - SECOND, **fields):
     for at, backlog in enumerate(backlogs):
         flow = (arrived * at, handled * at)
         go_round(known, at, look(backlog=backlog, reason="handlers_busy", flow=flow, head_at=head_at), **fields)
-    return known.table["acme", 1].empty_in, known.grows("acme")
+    return known.table["acme", 1].empty_in, known.paces.grows("acme")
 
 
 def test_balanced_backlog_has_no_forecast():
@@ -47,6 +47,6 @@ def test_takeover_begins_anew():
             known.measure_again()
         go_round(known, at, look(backlog=at + 1, reason="handlers_busy", flow=(11 * at, 10 * at), head_at=OLD))
         if at in (29, 45):
-            assert not known.grows("acme")
+            assert not known.paces.grows("acme")
     go_round(known, 61, look(backlog=62, reason="handlers_busy", flow=(11 * 61, 610), head_at=OLD))
-    assert known.grows("acme")
+    assert known.paces.grows("acme")

@@ -232,7 +232,7 @@ def test_time_series_of_ten_thousand_projects_are_bounded():
         for series in (known.table, known.counted):
             assert len(series) <= 51 * 3
         assert len(known.waits.seconds) <= 51 * 3 * len(REASONS)
-        assert len(known._paces) <= 51 * 3
+        assert len(known.paces) <= 51 * 3
         assert 10_000 - 50 == known.left_out
     assert {"other"} < {label for label, _ in known.table}
 

@@ -1,0 +1,70 @@
+"""Rates and trends of each label and priority, measured from round to round. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.core.stats.forecast import add_rates
+from evenlane.engine.telemetry.metric_names import OTHER
+from evenlane.engine.telemetry.tenants.flows import GrowthRates
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.records.backlog_answer import Rates
+    from evenlane.engine.core.stats.backlog_trend import BacklogTrend
+    from evenlane.engine.telemetry.tenants.flows import TenantFlow
+
+Place = tuple[str, int]
+"""A label and a band."""
+
+
+class Paces:
+    """Measures places over rounds. `ended` is when the last round ended, monotonic ns.
+
+    Invariant: what is known of a place was measured under the present circumstances: `clear` and `forget` discard the
+    rest.
+    """
+
+    def __init__(self, bands: int) -> None:
+        self._bands = bands
+        self._known: dict[Place, GrowthRates] = {}
+        self.ended = 0
+
+    def __contains__(self, place: Place) -> bool:
+        return place in self._known
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def forget(self, label: str) -> None:
+        for band in range(self._bands):
+            self._known.pop((label, band), None)
+
+    def measure(self, place: Place, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
+        """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
+        pace = self._known.get(place)
+        if pace is None:
+            pace = self._known[place] = GrowthRates()
+        elif pace.at < self.ended:
+            pace.note_rest(self.ended)
+        return pace.measure(now, counted, round_ns)
+
+    def measure_long(self, label: str) -> Rates | None:
+        """Return the rates of all priorities together, over a minute to one and a half if the node has been counting
+        for as long; None otherwise, or for the label of all other projects.
+        """
+        paces = [self._known.get((label, band)) for band in range(self._bands)]
+        rates = [found for pace in paces if pace is not None and (found := pace.measure_long(self.ended)) is not None]
+        return add_rates(rates) if label != OTHER and len(rates) == len(paces) else None
+
+    def trends(self, label: str) -> list[BacklogTrend | None]:
+        """Return the trends of the backlogs of each priority with all higher ones."""
+        paces = [self._known.get((label, band)) for band in range(self._bands)]
+        return [None if pace is None else pace.trend for pace in paces]
+
+    def grows(self, label: str) -> bool:
+        """Return whether the backlog has grown all the time over the last half minute."""
+        trend = self.trends(label)[-1]
+        return trend is not None and trend.grows
