@@ -155,8 +155,8 @@ def _reasons() -> tuple[Panel, ...]:
     return (
         course(
             "Messages that wait, by reason",
-            "Messages that wait behind a head with this reason; docs/reference/wait-reasons.md has a remedy for each "
-            "reason.",
+            "Messages that wait behind a head with this reason; the documentation has a remedy for each under "
+            '"Why is this waiting?".',
             GraphLine(total(rate(metric_names.WAITING_MESSAGE_SECONDS, *_MINE), "reason"), "{{reason}}"),
             stacked=True,
         ),

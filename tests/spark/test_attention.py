@@ -32,7 +32,7 @@ def test_small_steady_backlog_needs_no_attention():
 
 
 def test_project_of_which_everything_fails():
-    """X13, M3: it is the most urgent, with its error, and since when; not a note."""
+    """X13: it is the most urgent, with its error, and since when; not a note."""
     failed = {"handled": 0, "retried": 30, "dead": 6, "dead_reasons": [{"reason": "RuntimeError: boom", "count": 6}]}
     [item] = noticed(**failed, failing_since=datetime(2026, 1, 31, 2, 14, tzinfo=UTC))
     assert ("failing", "critical", "fault", "failing 100 %") == (
@@ -43,7 +43,7 @@ def test_project_of_which_everything_fails():
 
 
 def test_deliberate_pause_has_a_tone_of_its_own():
-    """X13, M6: it isn't late, whatever its oldest message."""
+    """X13: it isn't late, whatever its oldest message."""
     stopped = {
         "handled": 0, "retried": 0, "dead": 0, "backlog": 1_422, "causes": [{"cause": "paused", "share": 1.0}],
         "top_cause": "paused", "late": True, "late_priority": "high",
@@ -57,7 +57,7 @@ def test_deliberate_pause_has_a_tone_of_its_own():
 
 
 def test_flood_is_not_told_to_raise_its_quota():
-    """X13, M7: at three times its quota."""
+    """X13: at three times its quota."""
     flood = {
         "arrival_rate": 60.0, "qps": 20.0, "backlog": 7_200, "causes": [{"cause": "quota", "share": 1.0}],
         "top_cause": "quota", "advice": "raise", "recommended_qps": 89.0, "priorities": waiting(7_200, 180.0),
@@ -68,7 +68,7 @@ def test_flood_is_not_told_to_raise_its_quota():
 
 
 def test_mostly_means_above_half():
-    """m5: the most frequent reason of a few dead letters among many isn't that of most."""
+    """The most frequent reason of a few dead letters among many isn't that of most."""
     few = [{"reason": "Rejected: for s0", "count": 6}]
     [item] = noticed(dead=223, handled=10**6, dead_reasons=few)
     assert "got 223 dead letters" == item["sentence"]

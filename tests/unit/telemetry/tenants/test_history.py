@@ -73,7 +73,7 @@ def test_unknown_rate_is_unknown():
     made = TenantHistory()
     made.add(100, both, [], 0)
     assert [[7], [None], [None], [None]] == made.copy().columns("acme", range(100, 101))
-    assert [[4], [2], [1.5], [0.5]] == made.copy().columns("b", range(100, 101))
+    assert [[4], [2], [1.0], [0.5]] == made.copy().columns("b", range(100, 101))
     assert [[11], [None], [None], [None]] == made.copy().sums(range(100, 101))
 
 
