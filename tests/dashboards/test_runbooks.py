@@ -11,6 +11,10 @@ TRIED = [ROOT / "tests/ledger/test_runbooks.py", ROOT / "tests/ledger/test_runbo
 DISK = "tests/ledger/test_faults_disk.py"
 ETCD_WENT_BACK = "etcd was wiped or restored"
 ELSEWHERE = {
+    "EvenlaneNoHandler": ("tests/integration/app/test_application.py::test_nodes_whose_handlers_differ_are_named",),
+    "EvenlaneEndpointPauses": (
+        "tests/integration/node/push/test_cluster.py::test_messages_reach_endpoint_through_restart",
+    ),
     "EvenlaneStoreCantWrite": (f"{DISK}::test_full_disk_is_reported_and_loses_nothing",),
     ETCD_WENT_BACK: (
         "tests/ledger/test_cluster_etcd_back.py::test_nodes_survive_a_wiped_etcd",

@@ -4,6 +4,7 @@ import nats
 import pytest
 
 from evenlane.engine.producer.put import Put
+from evenlane.ring.hashing import partition_of
 from tests.ledger.puts import one, some
 from tests.ledger.runbook import Runbook
 from tests.ledger.world import ProcessWorld
@@ -53,6 +54,45 @@ async def test_runbooks_of_projects(tmp_path):
         await runbook.prints("evenlane topics history acme", "topics set")
         await runbook.prints("evenlane topics set acme --qps 100", "accepted")
         await runbook.shows(base, "evenlane_topics_refused", lambda count: count == 0)
+
+
+async def test_runbooks_of_statuses(tmp_path):
+    """X13: what to do about a project that offers too much, fails, is paused, or has no topic."""
+    waits = 'evenlane_waiting_queues{{env="online",priority="mid",project="{}",reason="{}"'
+    async with ProcessWorld(tmp_path, partitions=8) as world:
+        await world.node(http_port=0)
+        base = await world.address()
+        await world.topics("acme", qps=2)
+        await world.topics("bad", max_attempts=1)
+        producer = await world.producer()
+        await world.put(producer, [*some("acme", "m", 300), *some("bad", "m", 12, order="fail 9")])
+        runbook = Runbook(world, "EvenlaneOverQuota")
+        await runbook.shows(base, waits.format("acme", "quota"), lambda queues: queues == 1)
+        await runbook.prints("evenlane why acme --within 1h", "acme in online")
+        await runbook.prints("evenlane topics set acme --max-backlog 100000", "accepted")
+        await runbook.prints("evenlane topics set acme --qps 200", "accepted")
+
+        runbook = Runbook(world, "EvenlaneMostFail")
+        await runbook.shows(base, 'evenlane_outcomes_total{env="online",outcome="dead"', lambda count: count == 12)
+        await runbook.prints("evenlane dlq list acme", "bad-m-11", acme="bad")
+        await runbook.prints("evenlane topics pause acme", "paused", acme="bad")
+        await world.put(producer, some("bad", "fine", 100))
+        runbook = Runbook(world, "EvenlanePaused")
+        await runbook.shows(base, waits.format("bad", "paused"), lambda queues: queues == 1)
+        await runbook.prints("evenlane topics history acme", "topics pause", acme="bad")
+        assert 0 == (await runbook.run("evenlane topics resume acme", acme="bad"))[0]
+        await runbook.shows(base, waits.format("bad", "paused"), lambda queues: queues <= 0)
+        await Runbook(world, "EvenlaneSomeFail").prints("evenlane dlq list acme", "bad-m-11", acme="bad")
+
+        runbook = Runbook(world, "EvenlaneNoTopic")
+        client = await nats.connect(world.servers.nats.url)
+        partition = partition_of("nobody", 0, 1, 8, "hashed")
+        await client.jetstream().publish(f"lanes.online.{partition}.nobody.0.mid", b"whole")
+        await client.close()
+        await runbook.shows(base, waits.format("nobody", "paused"), lambda queues: queues == 1)
+        assert -1 == await runbook.metric(base, 'evenlane_quota_rate{env="online",project="nobody"')
+        await runbook.prints("evenlane topics set acme --qps 100", "accepted", acme="nobody")
+        await runbook.shows(base, waits.format("nobody", "paused"), lambda queues: queues <= 0)
 
 
 async def test_runbooks_of_busy_slots_and_hung_handlers(tmp_path):

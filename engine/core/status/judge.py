@@ -1,7 +1,7 @@
 """Decides which statuses a project has. Pure.
 
 Every surface that says how a project fares uses this decision: the status page, `evenlane top`, `evenlane why`, the
-report. The alerts have the same names (tests/prometheus/test_alert_words.py).
+report. The alerts have the same names (tests/dashboards/test_status_words.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Labels = dict[str, str]
 _QUIET = (
     "TenantStarved", "SharesOneLabel", "NoNode", "NodeDown", "PartitionUnowned", "LeaseTrouble", "NodeWithoutLease",
     "PartitionsLost", "NoLeader", "NatsDisconnected", "SettleLag", "LoopBlocked", "Saturated", "PayloadFull",
-    "CopiesStuck", "NodeTrouble", "StoreCantWrite", "TopicsLost",
+    "CopiesStuck", "NodeTrouble", "StoreCantWrite", "TopicsLost", "NoTopic", "NoHandler", "EndpointPauses",
 )  # fmt: skip
 """`paused`, `hot` and `expiring` wait for their own limits, and the two competing projects get their shares."""
 
@@ -25,6 +25,10 @@ def firing(seen: Seen) -> list[Labels]:
         alert("BacklogOld", project="aged", priority="low"),
         alert("BacklogWontEmpty", project="aged", priority="low"),
         alert("QuotaRejected"),
+        *(alert("MostFail", project=each) for each in ("failing", "rejected")),
+        alert("SomeFail", project="hanging"),
+        *(alert("OverQuota", project=each) for each in ("expiring", "holes")),
+        *(alert("Paused", project=each) for each in ("paused", "purged")),
         alert("DeadLettersRising", project="failing"),
         alert("DeadLettersRising", project="rejected"),
         alert("MessagesExpire", project="expiring"),

@@ -55,7 +55,7 @@ def _table(seen: Seen) -> dict[str, Check]:
         f"{place} E": table(common.quotas(), common.CROWD_QUOTA),
         f"{place} F": table({each: seen.waiting(each) for each in load.TENANTS}, ZERO),
         f"{place} G": table(means, Span(0.0, 3.0)),
-        f"{place} H": table({**held, "hanging": hangs.over(2 * load.ONE_A_BEAT)}, Span(0.0, 0.1)),
+        f"{place} H": table({**held, "hanging": hangs.over(3 * load.ONE_A_BEAT)}, Span(0.0, 0.1)),
         f"{place} I": table(dict.fromkeys((load.BULK, load.GOLD), Span(0.9, 1.0)), Span(0.0, 1.0)),
     }
 

@@ -85,7 +85,7 @@ def _rates(seen: Seen) -> dict[str, Check]:
 def arrived(seen: Seen) -> float:
     """Messages per second, including retries."""
     victims = len(load.VICTIMS) * load.VICTIM_QPS
-    ones = 5 * load.ONE_A_BEAT  # rejected, failing (two), delayed, hanging
+    ones = 6 * load.ONE_A_BEAT  # rejected, failing (two), delayed, hanging (two)
     return victims + ones + load.EXPIRING_A_SECOND + holes() + load.PURGED_A_SECOND + seen.retried()
 
 

@@ -30,6 +30,14 @@ def expected(seen: Seen) -> dict[str, Check]:
         "env_project:evenlane_own_limit_queues:sum": by(
             "project", {**dict.fromkeys(OWN_LIMIT, ONE), "hot": Span(1.0, 4.0)}, others=ONE
         ),
+        "env_project:evenlane_failed_attempts:ratio10m": by(
+            "project",
+            {
+                "rejected": ONE,
+                "failing": about(0.75, 0.15),
+                "hanging": about(1 / 3, 0.25),
+            },
+        ),
         "env_job:evenlane_partitions_unowned:count": by("env job", {"online evenlane": ZERO}),
         "env:evenlane_slots_busy:ratio": by("env", {"online": Span(slots.low - 0.1, slots.high + 0.1)}),
         "env_project_outcome:evenlane_outcomes:increase10m": by(

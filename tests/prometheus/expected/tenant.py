@@ -157,7 +157,7 @@ def _ending(seen: Seen) -> dict[str, dict[str, Check]]:
             "stat / Quota used / A": one(about(1.0, 0.35)),
         },
         "hanging": {
-            _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(load.ONE_A_BEAT), "retried": rate(load.ONE_A_BEAT)}),
+            _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(2 * load.ONE_A_BEAT), "retried": rate(load.ONE_A_BEAT)}),
         },
         "holes": {
             _ENDS: by("outcome", {**_NO_ENDS, "handled": rate(load.HOLES_QPS)}),

@@ -31,6 +31,16 @@ def own_limit() -> dict[str, float]:
     return {"hot": 2, "paused": 1, "expiring": 1, "purged": 1, "draining": 1}
 
 
+def _failed_share() -> dict[str, float]:
+    """Failed attempts over all, of projects with more than ten of them in ten minutes."""
+    shares = {}
+    for project, lanes in _by_project().items():
+        failed = sum(lane.retried + lane.dead for lane in lanes)
+        if failed * RANGE_S > 10:
+            shares[f"online {project}"] = failed / (failed + sum(lane.handled for lane in lanes))
+    return shares
+
+
 def _empty_in(project: str) -> float:
     """draining loses 10 of its 15,000 messages per second; the others have as many arrivals, or more, or no backlog."""
     return math.inf if project in ("hot", "paused", "expiring", "gold", "bulk") else 0.0
@@ -57,6 +67,7 @@ def expected() -> dict[str, Vector]:
         "env_project:evenlane_offered_over_quota:ratio": _online(offered()),
         "env_project:evenlane_own_limit_queues:sum": _online(labelled("project", own_limit())),
         "env_project_outcome:evenlane_outcomes:increase10m": labelled("env project outcome", ended),
+        "env_project:evenlane_failed_attempts:ratio10m": labelled("env project", _failed_share()),
         "env_job:evenlane_partitions_unowned:count": labelled("env job", {"online evenlane": 1}),
         "env:evenlane_slots_busy:ratio": labelled("env", {"online": slots["slots_busy"] / slots["slots"]}),
         **{f"{target} {priority}": scalar(seconds) for priority, seconds in load.TARGETS_S.items()},
