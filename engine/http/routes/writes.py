@@ -44,7 +44,7 @@ class WriteRoutes:
         note_details(request, **chosen.fields())
         project, actor = request.path_params["project"], actor_of(request)
         outcome = await act(project, chosen.sequence, chosen.selection, str(actor))
-        note_details(request, running=outcome["running"] or None, count=outcome.get(done))
+        note_details(request, **({"running": True} if outcome["running"] else {"count": outcome[done]}))
         return JSONResponse(outcome, HTTPStatus.ACCEPTED if outcome["running"] else HTTPStatus.OK)
 
     async def _change_state(self, request: Request, state: State) -> Response:

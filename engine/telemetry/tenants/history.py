@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from math import fsum, isnan, nan
+from math import isnan, nan
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.telemetry.metric_names import OTHER
@@ -29,6 +30,8 @@ RATES = ("arriving", "handled", "failed")
 FIGURES = ("backlog", *RATES)
 
 _WIDTH = len(FIGURES)
+_read_rates = attrgetter(*RATES)
+_UNKNOWN_RATES = (nan,) * len(RATES)
 _BACK_S = 5  # the clock may go back by less, as it is measured again
 _LONGEST_S = 60  # between two rounds, for which the figures still count as shown
 _NOTHING = array("f", bytes(4 * _WIDTH))
@@ -61,6 +64,12 @@ class LabelHistory:
             place = second % KEPT_S * _WIDTH
             self.values[place : place + _WIDTH] = figures
         self.last = max(self.last, until)
+
+    def end_at(self, second: int, figures: array[float]) -> None:
+        """Prepare for a write at this second: fill the pause before, and let it be written again."""
+        if self.last < second - 1:
+            self.fill(second - 1, figures)
+        self.last = second - 1
 
     def at(self, second: int) -> array[float]:
         """Return the figures of a second that was written at most `KEPT_S` seconds ago."""
@@ -143,7 +152,7 @@ class TenantHistory:
 
     def _end_pause(self, before: int, second: int) -> None:
         """Until a round ends, an overview shows the figures of the round before."""
-        for label in self._moving:
+        for label in self._moving if before < second - 1 else ():
             each = self._labels[label]
             each.fill(second - 1, each.at(before) if each.last == before else _NOTHING)
         if second % KEPT_S == 0:
@@ -157,17 +166,15 @@ class TenantHistory:
             if len(self._labels) >= MOST_LABELS:
                 return
             each = self._labels[label] = LabelHistory(second if others else 0, before)
-        each.fill(second - 1, _NOTHING)
-        each.last = second - 1
+        each.end_at(second, _NOTHING)
         each.fill(second, now)
 
     def _write_totals(self, second: int, before: int, figures: Mapping[str, array[float]]) -> None:
         totals = self._totals
         if totals.last == 0:
             totals.last = before
-        totals.fill(second - 1, totals.at(before))
-        totals.last = second - 1
-        totals.fill(second, array("f", [fsum(column) for column in zip(*figures.values(), strict=True)] or _NOTHING))
+        totals.end_at(second, totals.at(before))
+        totals.fill(second, array("f", map(sum, zip(*figures.values(), strict=True))) or _NOTHING)
 
     def _note_partitions(self, second: int, before: int, partitions: Collection[int]) -> None:
         known = set(partitions)
@@ -210,8 +217,9 @@ def sum_figures(moving: Mapping[tuple[str, int], TenantBacklog]) -> dict[str, ar
 
 
 def _sum(bands: Iterable[TenantBacklog]) -> list[float]:
-    each = list(bands)
-    rates = [band.rates for band in each]
-    known = [rate for rate in rates if rate is not None]
-    sums = [fsum(getattr(rate, name) for rate in known) if len(known) == len(rates) else nan for name in RATES]
-    return [sum(band.backlog for band in each), *sums]
+    sums = [0.0] * _WIDTH
+    for band in bands:
+        rates = _UNKNOWN_RATES if band.rates is None else _read_rates(band.rates)
+        for place, figure in enumerate((band.backlog, *rates)):
+            sums[place] += figure
+    return sums

@@ -19,7 +19,7 @@ SECOND = 1_000_000_000
 
 def with_tenants(**backlogs):
     tenants = [
-        {"project": name, "backlog": backlog, "arriving": 1.0, "leaving": None} for name, backlog in backlogs.items()
+        {"project": name, "backlog": backlog, "arriving": 1.0, "handled": None} for name, backlog in backlogs.items()
     ]
     return OVERVIEW | {"tenants": tenants}
 
@@ -62,7 +62,7 @@ async def test_history_precedes_overviews():
             kind, past = await Events(response).next()
             assert ("history", {"acme"}) == (kind, past["tenants"].keys())
             assert 3 == past["tenants"]["acme"]["backlog"][0]
-            assert len(past["at"]) == len(past["tenants"]["acme"]["leaving"])
+            assert len(past["at"]) == len(past["tenants"]["acme"]["handled"])
 
 
 def remembered(*seconds, backlog=9.0):
@@ -290,4 +290,4 @@ def test_history_is_two_minutes_of_the_present_tenants():
     assert {"acme", "late"} == update["tenants"].keys()
     assert [*range(80, 200)] == update["tenants"]["acme"]["backlog"]
     assert [None] * 118 + [7, 7] == update["tenants"]["late"]["backlog"]
-    assert {None} == {*update["tenants"]["acme"]["leaving"]}
+    assert {None} == {*update["tenants"]["acme"]["handled"]}

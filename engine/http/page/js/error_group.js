@@ -12,7 +12,7 @@ export class ErrorGroup {
   /** `replay` and `drop` act on the group, or on one dead letter of it if they get its fields. */
   constructor(project, fields, { replay, drop }) {
     Object.assign(this, { project, fields, replay, drop, shown: new Map(), limit: LISTED, isOpen: false, listed: "" });
-    const label = ["Show", "Replay", "Drop"].map((what) => `${what} dead letters with ${fields.error || fields.reason}`);
+    const label = ["Show", "Replay", "Drop"].map((what) => `${what} group: ${fields.error || fields.reason}`);
     this.count = el("div", { class: "seq number" });
     this.when = el("span");
     this.example = el("p", { class: "muted example" });

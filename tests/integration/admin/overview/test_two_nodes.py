@@ -1,10 +1,14 @@
 """The overview of two nodes on real servers, one of which is suspended."""
 
 import signal
+from contextlib import nullcontext
+from itertools import pairwise
 
 import pytest
 
+from evenlane.engine.admin.history.client import HistoryClient
 from evenlane.engine.cli.top.source import connect_source
+from evenlane.engine.cluster import connections
 from evenlane.engine.producer.put import Put
 from tests.ledger.world import ProcessWorld
 from tests.support.until import until
@@ -35,6 +39,7 @@ async def test_overview_combines_two_nodes(tmp_path):
         reported = await until(settled)
         _tenants(reported)
         _nodes(reported)
+        await _history(world)
         first.send(signal.SIGSTOP)
         after = await source.overview()
         first.send(signal.SIGCONT)
@@ -42,6 +47,22 @@ async def test_overview_combines_two_nodes(tmp_path):
             (node["answered"], node["backlog"]) for node in after["nodes"]
         ]
         assert ["node node-a did not answer: its figures are missing"] == after["notes"]
+
+
+async def _history(world):
+    """Both nodes remember the backlog while nobody looked; it adds up to what was put, second by second."""
+    bus = connections.bus(world.settings, "a test")
+    await bus.open()
+    client = HistoryClient(world.etcd, "online", lambda: nullcontext(bus))
+
+    async def remembered():
+        looks = [look for look in await client.history() if look.totals[0] == 40]
+        return looks if len(looks) >= 3 else None
+
+    looks = await until(remembered)
+    assert {40} == {look.tenants["acme"][0] for look in looks}
+    assert [1_000_000_000] * (len(looks) - 1) == [after.at - before.at for before, after in pairwise(looks)]
+    await bus.close()
 
 
 def _tenants(reported):

@@ -113,7 +113,7 @@ async def test_partitions_without_owner_are_marked(browser, tmp_path):
             await other.kill()
             await world.etcd.put(names.key("online", "leader"), b'{"id": "somebody"}', lease=lease)
             await expect(page.locator(".piece.unowned")).to_have_count(4)
-            await expect(page.locator("#notes")).to_contain_text("4 of 8 partitions are no owner")
+            await expect(page.locator("#notes")).to_contain_text("4 of 8 partitions have no owner")
             await expect(page.locator(".ring text").last).to_have_text("4 unowned")
 
 
