@@ -146,6 +146,9 @@ class Node(NamedTuple):
 
 
 PARTITIONS = 9  # nobody owns the last one
+END = 1_000  # last sequence of partition 0; that of partition n is n + 1 times as high
+POSITIONS = {"end": 0, "settled": 20, "purged": 50}
+"""How far each position of a partition is behind its end."""
 NODES = {
     "a": Node(
         "node-a", "a:8080", True, {0: 3, 1: 4, 2: 5, 3: 1, 4: 9},

@@ -87,6 +87,9 @@ def _of_node(key: str, node: Node) -> Iterator[tuple[str, str]]:
         yield _series("node_trouble", key, _constant(0.0), kind=kind)
     for partition, epoch in node.epochs.items():
         yield _series("partition_epoch", key, _constant(float(epoch)), partition=str(partition))
+        for position, behind in load.POSITIONS.items():
+            sequence = load.END * (partition + 1) - behind
+            yield _series(f"partition_{position}_sequence", key, _constant(float(sequence)), partition=str(partition))
     names = {name for name, _ in node.each_minute}
     for name in sorted(names):
         label, values = load.LABELS.get(name, ("", ("",)))

@@ -172,8 +172,21 @@ def _ownership(chosen: Scope) -> dict[str, Vector]:
     moves = {how: grown(chosen, "partition_moves", SPAN_S, how) for how in ("acquired", "released", "lost")}
     return {
         "table / Who owns which partition / A": labelled("node partition", epochs),
+        **{
+            f"table / Who owns which partition / {query}": labelled("node partition", _positions(chosen, behind))
+            for query, behind in zip("BCD", load.POSITIONS.values(), strict=True)
+        },
         f"{place} Partitions owned / A": named(chosen, owned),
         f"{place} Rebalances / A": labelled("how", moves),
         f"{place} Lease left / A": named(chosen, gauge(chosen, "lease_left_seconds")),
         f"{place} Plan carried out / A": named(chosen, dict.fromkeys(chosen.nodes, _GENERATION)),
+    }
+
+
+def _positions(chosen: Scope, behind: int) -> dict[str, float]:
+    """The sequence of each owned partition, by node and partition."""
+    return {
+        f"{node.name} {partition}": load.END * (partition + 1) - behind
+        for node in chosen.nodes.values()
+        for partition in node.epochs
     }
