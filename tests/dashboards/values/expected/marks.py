@@ -3,17 +3,20 @@
 from tests.dashboards.values.promtool import Vector
 from tests.dashboards.values.vectors import NOTHING, scalar
 
-# hot exceeds its target of 600 s after 900 s. The forecast of bulk and hot is never, and both have waited for more than
-# a quarter of the target for ten minutes; paused backlogs don't count. bulk gets 40 % of its share.
+# hot exceeds its target of 600 s after 900 s, which its quota explains. expiring offers more than its quota, too. The
+# forecast of bulk and hot is never, and both have waited for more than a quarter of the target for ten minutes; paused
+# backlogs don't count. bulk gets 40 % of its share.
 FIRING = (
-    ("EvenlaneBacklogOld", "warning", {"project": "hot", "priority": "mid"}),
+    ("EvenlaneOverQuota", "warning", {"project": "hot", "status": "over_quota"}),
+    ("EvenlaneOverQuota", "warning", {"project": "expiring", "status": "over_quota"}),
+    ("EvenlaneMostFail", "critical", {"project": "failing", "status": "failing"}),
     ("EvenlaneBacklogWontEmpty", "warning", {"project": "hot", "priority": "mid"}),
     ("EvenlaneBacklogWontEmpty", "warning", {"project": "bulk", "priority": "mid"}),
     ("EvenlaneTenantStarved", "critical", {"project": "bulk"}),
     ("EvenlaneDeadLettersRising", "warning", {"project": "failing"}),
-    ("EvenlaneMessagesExpire", "warning", {"project": "expiring"}),
+    ("EvenlaneMessagesExpire", "warning", {"project": "expiring", "status": "expiring"}),
     ("EvenlaneQuotaRejected", "warning", {}),
-    ("EvenlanePartitionUnowned", "critical", {"job": "evenlane"}),
+    ("EvenlanePartitionUnowned", "critical", {"job": "evenlane", "status": "no_owner"}),
     ("EvenlaneLoopBlocked", "warning", {"instance": "b:8080", "job": "evenlane"}),  # 7.5 s in five minutes
     ("EvenlaneHandlersHang", "warning", {"instance": "a:8080"}),  # 15 in a quarter of an hour
     ("EvenlaneMessagesMissing", "critical", {}),
