@@ -47,10 +47,11 @@ class Loaded(NamedTuple):
 class Node:
     """A node with queues and their counters."""
 
-    def __init__(self, number: int, queues: int) -> None:
+    def __init__(self, number: int, queues: int, began: int = BEGAN) -> None:
         self.name = f"node-{number}"
         self._chance = random.Random(number)
-        self._lanes = [LaneRow(number * _PARTITIONS + n, 1, BEGAN * _SECOND, False) for n in range(_PARTITIONS)]
+        self._began = began * _SECOND
+        self._lanes = [LaneRow(number * _PARTITIONS + n, 1, self._began, False) for n in range(_PARTITIONS)]
         del self._lanes[queues:]
         tenants = -(-queues // len(_PRIORITIES))
         self._topics = [TopicRow(f"tenant-{n:04d}", 50.0, 12.5, 1.0, None, None, 1.0) for n in range(tenants)]
@@ -63,7 +64,7 @@ class Node:
         self._number += 1
         steps = self._chance.randbytes(len(self.handled))
         head = RecordHead(
-            self.name, BEGAN * _SECOND, self._number, self._number - 1, at, _INTERVAL, 64, _PRIORITIES
+            self.name, self._began, self._number, self._number - 1, at, _INTERVAL, 64, _PRIORITIES
         )  # fmt: skip
         return encode(head, self._lanes, self._topics, [self._queue(place, step) for place, step in enumerate(steps)])
 
@@ -102,22 +103,25 @@ class Publisher:
         self._waiting.clear()
 
 
-def record_stream(records: int, nodes: list[Node]) -> Iterator[tuple[str, bytes]]:
-    """Nodes and their records, in the order of time."""
+def record_stream(records: int, nodes: list[Node], began: int = BEGAN) -> Iterator[tuple[str, bytes]]:
+    """Nodes and their records, in the order of time, from `began` (unix s) on."""
     for number in range(records):
         node = nodes[number % len(nodes)]
-        yield node.name, node.record(BEGAN * _SECOND + number // len(nodes) * _INTERVAL)
+        yield node.name, node.record(began * _SECOND + number // len(nodes) * _INTERVAL)
 
 
-async def load(url: str, records: int, queues: int, env: str = "online") -> Loaded:
+async def load(
+    url: str, records: int, queues: int, env: str = "online", *, nodes: int = NODES, began: int = BEGAN
+) -> Loaded:
     """Create the stream if needed, and fill it. Raises Unreachable, EvenlaneError."""
     connection = Connection(NatsOptions((url,)), "meter load")
     await connection.open()
     try:
         await ensure(connection, [meter_config(env, "file", 1, _KEPT_S)])
-        nodes, publisher, handled = [Node(number, queues) for number in range(NODES)], Publisher(connection, env), 0
-        for number, (name, body) in enumerate(record_stream(records, nodes)):
-            handled += sum(nodes[number % NODES].handled)
+        writers = [Node(number, queues, began) for number in range(nodes)]
+        publisher, handled = Publisher(connection, env), 0
+        for number, (name, body) in enumerate(record_stream(records, writers, began)):
+            handled += sum(writers[number % nodes].handled)
             await publisher.put(name, body)
         await publisher.flush()
     finally:

@@ -47,6 +47,16 @@ _STARTED_HERE = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
+_SMALL = {
+    # One task each, without shuffles. Compiling code, or planning anew after each step, takes longer than the work.
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -56,12 +66,17 @@ class NoSpark(EvenlaneError):
 
 @contextlib.contextmanager
 def session(
-    name: str, *, master: str | None = None, logs: str = "off", settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    logs: str = "off",
+    settings: Mapping[str, str] | None = None,
+    small: bool = False,
 ) -> Iterator[SparkSession]:
     """Yield a session with the data source registered. An active session is used, and left unchanged.
 
     `master` applies to a Spark started here; under spark-submit, that decides. `logs` is the lowest level that a Spark
-    started here logs to stderr. SIGTERM ends the block like SystemExit, so that clean-up runs. Raises NoSpark and
+    started here logs to stderr. `small`: Java starts quickly, but doesn't compile thoroughly. SIGTERM ends the block like SystemExit, so that clean-up runs. Raises NoSpark and
     NoJava.
     """
     if (why := find_missing()) is not None:
@@ -72,7 +87,7 @@ def session(
 
     active = SparkSession.getActiveSession()
     with _sigterm_as_exit():
-        spark = active or _start(SparkSession.builder.appName(name), master, logs, settings or {})
+        spark = active or _start(SparkSession.builder.appName(name), master, _java_options(logs, small=small), settings or {})
         try:
             register(spark)
             _silence(spark)
@@ -89,6 +104,20 @@ def _silence(spark: SparkSession) -> None:
         server.handle_error = lambda *_: None
 
 
+@contextlib.contextmanager
+def small_input(spark: SparkSession) -> Iterator[None]:
+    """Set the session up for inputs of at most some 100,000 rows, inside `with`."""
+    before = {name: spark.conf.get(name, None) for name in _SMALL}
+    try:
+        for name, value in _SMALL.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # Java may have ended
+            for name, value in before.items():
+                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
 def hush(spark: SparkSession) -> None:
     """Silence messages of Java and PySpark about interrupted work, for a process that is about to end."""
     java: Any = spark._jvm  # noqa: SLF001 - PySpark has no other way to Java's stderr
@@ -98,7 +127,7 @@ def hush(spark: SparkSession) -> None:
     sys.stderr = io.StringIO()
 
 
-def _start(builder: SparkSession.Builder, master: str | None, logs: str, settings: Mapping[str, str]) -> SparkSession:
+def _start(builder: SparkSession.Builder, master: str | None, java_options: str, settings: Mapping[str, str]) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     for key, value in _ALWAYS.items():
         builder.config(key, value)
@@ -107,12 +136,15 @@ def _start(builder: SparkSession.Builder, master: str | None, logs: str, setting
     master = master or LOCAL
     builder.master(master)
     _configure(builder, _STARTED_HERE | (_LOCAL if master.startswith("local") else {}))
-    builder.config(
-        "spark.driver.extraJavaOptions", f'-Devenlane.log={logs} "-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}"'
-    )
+    builder.config("spark.driver.extraJavaOptions", java_options)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with java_home(os.environ) as home, _variable("JAVA_HOME", str(home)):
         return _get(_configure(builder, settings))
+
+
+def _java_options(logs: str, *, small: bool) -> str:
+    quick = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if small else ""
+    return f'-Devenlane.log={logs} "-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}"{quick}'
 
 
 def _configure(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,11 +19,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
 from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.admin.export.connect import connect
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
-from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.jobs.ingest import FEW_RECORDS, count_messages, ingest, keep_few, read_few
+from evenlane.spark.jobs.table_store import TableStore
 from evenlane.spark.out import place
 from evenlane.spark.out.document import DocumentInput, ReportProperties, document, plain
 from evenlane.spark.out.page import page
@@ -34,16 +37,20 @@ from evenlane.spark.reports.schemas import LEAD_S
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.targets import Targets
 from evenlane.spark.reports.tenants import recommended, tenants
-from evenlane.spark.schemas import DEAD
-from evenlane.spark.session import session
+from evenlane.spark.schemas import DEAD, METER
+from evenlane.spark.session import session, small_input
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.ranges import present
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+
+    from evenlane.spark.jobs.ingest import Records
 
 FORMATS = ("html", "parquet", "json")
 _FILES = ("report.html", "report.json", "tenants.parquet", "quotas.json")
@@ -96,46 +103,73 @@ def ask(wanted: ReportRequest) -> None:
             present(server, options)
 
 
+class Period(NamedTuple):
+    """When a report is made, and what it is on. `since` is the start of a window."""
+
+    now: datetime
+    since: datetime
+    until: datetime
+
+
 def make(spark: SparkSession, wanted: ReportRequest, announce: Callable[[str, float], None]) -> ReportFiles:
     """Make a report in a running session. The previous report stays in the folder until the new one is complete.
     `announce` is called at each step with its name and the share done. Raises EvenlaneError.
     """
+    period = _period(wanted)
     with place.stage(wanted.out, _FILES) as staging:
-        return _make(spark, wanted, staging, announce)
+        return _make(spark, wanted, period, staging, announce, None)
 
 
 def write(
-    opened: AbstractContextManager[SparkSession], wanted: ReportRequest, announce: Callable[[str, float], None]
+    opened: Callable[[bool], AbstractContextManager[SparkSession]],
+    wanted: ReportRequest,
+    announce: Callable[[str, float], None],
 ) -> ReportFiles:
-    """Make a report in a session of its own. The session ends before the scratch folder is cleaned up, since its
-    interrupted tasks would still write there.
+    """Make a report in a session of its own, which `opened` starts: it is told whether the input is small. The session
+    ends before the scratch folder is cleaned up, since its interrupted tasks would still write there.
     """
-    with place.stage(wanted.out, _FILES) as staging, opened as spark:
-        return _make(spark, wanted, staging, announce)
+    period = _period(wanted)
+    given = _options_of_meter(wanted, period)
+    count = None if wanted.archive else count_messages(given)
+    small = count is not None and count <= FEW_RECORDS
+    announce("starting Spark" if count is None else f"starting Spark for {format_count(count, 'record')}", 0.0)
+    with place.stage(wanted.out, _FILES) as staging, ThreadPoolExecutor(1) as pool:
+        early = pool.submit(read_few, given, METER) if small else None  # while Spark starts
+        with opened(small) as spark:
+            return _make(spark, wanted, period, staging, announce, early)
 
 
 def _make(
-    spark: SparkSession, wanted: ReportRequest, staging: place.Staging, announce: Callable[[str, float], None]
+    spark: SparkSession,
+    wanted: ReportRequest,
+    period: Period,
+    staging: place.Staging,
+    announce: Callable[[str, float], None],
+    early: Future[pa.Table | None] | None,
 ) -> ReportFiles:
-    with explained():
+    with explained(), contextlib.ExitStack() as stack:
         if wanted.archive and wanted.source is not None:
-            announce("laying new records down", 0.1)
+            announce("storing new records in the archive", 0.1)
             with contextlib.suppress(place.Busy):  # records that aren't archived yet are read from the stream
                 archive.run(spark, wanted.source, wanted.archive)
         announce("reading records", 0.2)
-        now = datetime.now(UTC)
-        since, until = _range(wanted, now)
+        records = _records(spark, wanted, period, staging.scratch, early)
+        if records.few:
+            stack.enter_context(small_input(spark))
+        announce(f"adding up {_sizes(records)}", 0.4)
+        store = TableStore(spark, staging.scratch, few=records.few)
         span = SPANS[wanted.window]
-        # The stream grows meanwhile and is read more than once. Without an end, the reads would differ.
-        meter = _meter(spark, wanted, since - timedelta(seconds=LEAD_S), until)
-        known = Folder(spark, place.url(staging.scratch)).keep_grains(grains(meter, span.grain_s), "grains")
-        records = known.records.count()
-        announce(f"working out windows from {records:,} records", 0.5)
-        folder = staging.new if "parquet" in wanted.formats else staging.scratch
-        found = tenants(known, _dead(spark, wanted, since, until), span, wanted.targets, since).hint("rebalance")
-        found = Folder(spark, place.url(folder)).keep(found, "tenants.parquet")
-        made = DocumentInput(found, noisy(found), quality(known, found, span, since, None if wanted.until else now))
-        about = ReportProperties(wanted.env, now, wanted.window, timedelta(seconds=span.window_s), wanted.targets)
+        known = store.keep_grains(grains(records.meter, span.grain_s, behind=records.tally.behind))
+        announce(f"computing windows from {_sizes(records)}", 0.5)
+        found = tenants(known, _dead(spark, wanted, period), span, wanted.targets, period.since)
+        parquet = staging.new if "parquet" in wanted.formats else None
+        found = store.keep(found, "tenants.parquet", parquet)
+        announce("computing data quality and recommendations", 0.8)
+        end = None if wanted.until else period.now
+        made = DocumentInput(found, noisy(found), quality(known, found, span, period.since, end))
+        about = ReportProperties(
+            wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets
+        )  # fmt: skip
         content = document(made, about)
         content["quotas"] = _quotas(found, content["to"])
         announce(f"writing to {wanted.out}", 0.9)
@@ -158,19 +192,45 @@ def _range(wanted: ReportRequest, now: datetime) -> tuple[datetime, datetime]:
     return datetime.fromtimestamp(since.timestamp() // length * length, UTC), until
 
 
-def _meter(spark: SparkSession, wanted: ReportRequest, since: datetime, until: datetime) -> DataFrame:
-    options = {"what": "meter", "since": _instant(since), "until": _instant(until), **(wanted.source or {})}
-    if wanted.archive:
-        options["archive"] = wanted.archive
-    return spark.read.format("evenlane").options(**options).load()
+def _period(wanted: ReportRequest) -> Period:
+    """Return the period. It ends now: the stream grows meanwhile, and all reads must see the same messages."""
+    now = datetime.now(UTC)
+    return Period(now, *_range(wanted, now))
 
 
-def _dead(spark: SparkSession, wanted: ReportRequest, since: datetime, until: datetime) -> DataFrame:
+def _options_of_meter(wanted: ReportRequest, period: Period) -> dict[str, str]:
+    since = period.since - timedelta(seconds=LEAD_S)
+    options = {"what": "meter", "since": _instant(since), "until": _instant(period.until), **(wanted.source or {})}
+    return options | ({"archive": wanted.archive} if wanted.archive else {})
+
+
+def _records(
+    spark: SparkSession,
+    wanted: ReportRequest,
+    period: Period,
+    scratch: Path,
+    early: Future[pa.Table | None] | None,
+) -> Records:
+    """Return the records: `early` if they are being read already and aren't too many."""
+    given = _options_of_meter(wanted, period)
+    few = early.result() if early is not None else read_few(given, METER)
+    return keep_few(spark, few) if few is not None else ingest(spark, given, scratch)
+
+
+def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFrame:
     """Read dead letters. Without a source there are none."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
-    options = {"what": "dead", "missing": "empty", "since": _instant(since), "until": _instant(until), **wanted.source}
+    since, until = _instant(period.since), _instant(period.until)
+    options = {"what": "dead", "missing": "empty", "since": since, "until": until, **wanted.source}
+    few = read_few(options, DEAD)
+    if few is not None:
+        return spark.createDataFrame(few, DEAD)
     return spark.read.format("evenlane").options(**options).load()
+
+
+def _sizes(records: Records) -> str:
+    return f"{format_count(records.tally.records, 'record')} with {format_count(records.tally.rows, 'row')}"
 
 
 def _instant(at: datetime) -> str:
@@ -217,7 +277,8 @@ def main(arguments: Sequence[str]) -> None:
     check(wanted)
     ask(wanted)
     printed = functools.partial(print, file=sys.stderr, flush=True)
-    written = write(session("evenlane report"), wanted, lambda what, _share: printed(what))
+    opened = lambda small: session("evenlane report", small=small)
+    written = write(opened, wanted, lambda what, _share: printed(what))
     print("\n".join(str(given.out / name) for name in written.files))  # noqa: T201
 
 

@@ -20,10 +20,10 @@ from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.jobs import streams
 from evenlane.spark.jobs.arguments import Arguments, run
 from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.grains import Grains, grains, union_grains
+from evenlane.spark.reports.grains import Grains, grains, merge_grains, union_grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
-from evenlane.spark.reports.schemas import LEAD_S
+from evenlane.spark.reports.schemas import LEAD_S, LEVELS, RECORDS, WAIT_LEVELS
 from evenlane.spark.reports.spans import FINEST_S, SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD
@@ -75,7 +75,11 @@ class ReportTables:
         self._tidy(previous, parts, batch)
 
     def _grains(self, name: str) -> Grains:
-        return Grains(*(self._spark.read.parquet(self.folder.path_of(f"{name}/{part}")) for part in Grains._fields))
+        """Return kept grains; columns that an older release didn't write are null."""
+        tables = zip(Grains._fields, (LEVELS, WAIT_LEVELS, RECORDS), strict=True)
+        return Grains(
+            *(self._spark.read.schema(schema).parquet(self.folder.path_of(f"{name}/{part}")) for part, schema in tables)
+        )
 
     def _first(self, known: Grains) -> datetime:
         """Return the first time that is kept, relative to the newest record."""
@@ -86,10 +90,15 @@ class ReportTables:
         kept = self.folder.keep_grains(known, _SCRATCH)
         since = self._first(kept)
         for window, span in SPANS.items():
-            found = self.folder.keep(tenants(kept, self._dead(since), span, since=since), f"tenants/{batch}/{window}")
+            merged = kept if span.grain_s == FINEST_S else self._merge(kept, span.grain_s)
+            found = self.folder.keep(tenants(merged, self._dead(since), span, since=since), f"tenants/{batch}/{window}")
             self.folder.keep(noisy(found), f"noisy/{batch}/{window}")
-            self.folder.keep(quality(kept, found, span, since), f"quality/{batch}/{window}")
-        self.folder.delete(_SCRATCH)
+            self.folder.keep(quality(merged, found, span, since), f"quality/{batch}/{window}")
+        for name in self.folder.names(f"{_SCRATCH}*"):
+            self.folder.delete(name)
+
+    def _merge(self, known: Grains, grain_s: int) -> Grains:
+        return self.folder.keep_grains(merge_grains(known, grain_s), f"{_SCRATCH}-{grain_s}")
 
     def _dead(self, since: datetime) -> DataFrame:
         if self._source is None:

@@ -8,8 +8,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports import forecast
-from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, total
-from evenlane.spark.reports.flows import ENDED, SUMS, flows
+from evenlane.spark.reports.columns import add_seconds, floor_to, seconds
+from evenlane.spark.reports.flows import SUMS, flows
 from evenlane.spark.reports.waits import wait_times
 from evenlane.spark.reports.window_levels import covered, extent, heads, topics, windows
 
@@ -30,7 +30,8 @@ def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
     """Compute the figures from `grains` of the span's grain length: all columns of TENANTS and PRIORITY on flows, waits
     and forecast. `now` is the window's end, or the end of all data if that is earlier.
     """
-    grown, ends = flows(grains), extent(grains.records)
+    ends = extent(grains.records)
+    grown = flows(grains, ends, span)
     found = (
         windows(grown, ends, span.window_s)
         .join(_in_windows(grown, ends, span), [*_KEY], "left")
@@ -56,17 +57,18 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
     # rates over a few seconds are arbitrary, so a grain that is cut off counts as at least half a grain
     all_s = seconds(F.col("data_end")) - seconds(F.col("data_start"))
     over_s = F.greatest(reported_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
-    height, time, count = F.col("backlog").cast("double"), seconds(F.col("grain_end")), F.count("*")
+    time = F.col("reported_at")
+    height, count = F.when(time.isNotNull(), F.col("backlog")).cast("double"), F.count("reported_at")
     unexplained = F.regr_syy(height, time) - F.regr_slope(height, time) * F.regr_sxy(height, time)
     off = F.when(count > 2, F.greatest(F.lit(0.0), unexplained) / (count - 2))
     return levels.groupBy("project", "priority", floor_to(F.col("grain"), span.window_s).alias("window_start")).agg(
         *(F.sum(name).alias(name) for name in _FLOWS),
         *(F.max_by(name, "grain").alias(name) for name in _LEVELS),
-        F.avg("in_flight").alias("in_flight_mean"),
+        F.avg(F.when(time.isNotNull(), F.col("in_flight"))).alias("in_flight_mean"),
         F.regr_slope(height, time).alias("slope"),
         F.sqrt(off / F.regr_sxx(height, time)).alias("slope_error"),
-        F.sort_array(F.collect_list(F.col("arrived") / over_s), asc=False).alias("arrivals"),
-        F.max(F.col("attempts") / over_s).alias("most_attempts"),
+        F.sort_array(F.collect_list(F.col("paced_arrived") / over_s), asc=False).alias("arrivals"),
+        F.max(F.col("paced_attempts") / over_s).alias("most_attempts"),
     )
 
 
@@ -105,19 +107,21 @@ def _rates(found: DataFrame, span: Span) -> DataFrame:
     length = F.when(F.col("covered_s") > 0, F.col("covered_s"))
     count = F.greatest(F.lit(1), F.ceil(F.col("covered_s") / span.grain_s))
     busy = (count - F.ceil(count * _BUSY)).cast("int")
-    loss = total(ENDED) - F.col("arrived")
     peak = F.coalesce(F.greatest(F.lit(0.0), F.get("arrivals", busy)), F.lit(0.0))
     return found.withColumns(
         {
-            "arrival_rate": F.coalesce(F.greatest(F.lit(0), F.col("arrived")) / length, F.lit(0.0)),
-            "drain_rate": F.coalesce(total(ENDED) / length, F.lit(0.0)),
-            "trend": F.coalesce("slope", -loss / length, F.lit(0.0)),
+            "arrival_rate": F.coalesce(F.greatest(F.lit(0.0), F.col("paced_arrived")) / length, F.lit(0.0)),
+            **{
+                f"{name}_rate": F.coalesce(F.col(f"paced_{paced}") / length, F.lit(0.0))
+                for name, paced in {"drain": "ended", "handled": "handled", "failed": "failed"}.items()
+            },
+            "trend": F.coalesce("slope", (F.col("paced_arrived") - F.col("paced_ended")) / length, F.lit(0.0)),
             "used_peak": F.coalesce("most_attempts", F.lit(0.0)),
         }
     ).withColumns(
         {
             "arrival_peak": F.greatest(peak, "arrival_rate"),
-            "used_peak": F.greatest("used_peak", F.coalesce(F.col("attempts") / length, F.lit(0.0))),
+            "used_peak": F.greatest("used_peak", F.coalesce(F.col("paced_attempts") / length, F.lit(0.0))),
         }
     )
 

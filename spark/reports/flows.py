@@ -7,6 +7,9 @@ plus what is left. In any period, arrivals = growth of ended messages (handled, 
 epochs)
 + growth of waiting messages (by the latest epoch) and messages in flight (of each epoch except those that ended without
 a final report).
+
+A queue's first record in a grain also reports what happened before the grain began. That difference is divided at the
+grain's start, in proportion to time. Sums over all grains stay exact.
 """
 
 from __future__ import annotations
@@ -17,21 +20,29 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.core.records.meter_record import REFRESH
-from evenlane.spark.reports.columns import seconds, total
+from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, total
 from evenlane.spark.reports.grains import EPOCH, SPELL
-from evenlane.spark.reports.schemas import CUMULATIVE, QUEUE
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, ENDED, QUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.window import WindowSpec
 
     from evenlane.spark.reports.grains import Grains
+    from evenlane.spark.reports.spans import Span
 
-ENDED = ("handled", "retried", "dead", "expired", "dropped")
 _LEVELS = ("backlog", "in_flight")
-SUMS = (*CUMULATIVE, "uncounted", *_LEVELS)
+_PACED = {"handled": ("handled",), "failed": ("retried", "dead"), "ended": ENDED, "attempts": ("attempts",)}
+PACED = tuple(f"paced_{name}" for name in ("arrived", *_PACED))
+"""Growth for rates: in the newest window, as if each node had reported up to the end of all data."""
+SUMS = (*CUMULATIVE, "uncounted", *_LEVELS, *PACED)
 WHOLE = ""
 """Value of the column `priority` for all of a tenant's priorities together. No priority has this name."""
+_OF_PACE = ("final", "run_to", "run_span_s", "data_start", "data_end")
+_NEXT_SPANS = 1.5
+"""A node whose last record is older than this many intervals may have ended."""
+_MOST_PACE = 2.0
+"""Rates over less than half of the newest window would be arbitrary."""
 _RESTART_S = 60
 """Longer than the final and first reports of two successive owners can overlap."""
 
@@ -80,6 +91,8 @@ def runs(records: DataFrame) -> DataFrame:
             F.min("number").alias("run_number"),
             F.min("at").alias("run_at"),
             (F.min("after") == 0).alias("complete"),
+            F.max("event").alias("run_to"),
+            F.max_by("span_s", "number").alias("run_span_s"),
         )
     )
 
@@ -96,58 +109,131 @@ def counts_from_0(first_number: Column) -> Column:
     )
 
 
-def flows(grains: Grains) -> DataFrame:
-    """Return a row per tenant, priority (and `WHOLE`) and grain with reports: the growth of each of SUMS."""
-    of_queue = changes(grains).groupBy(*QUEUE, "grain")
-    grown = [*CUMULATIVE, "came", *_LEVELS]
+def flows(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
+    """Return a row per tenant, priority (and `WHOLE`) and grain with reports: the growth of each of SUMS, and
+    `reported_at`, when the backlog was as reported, in unix s (null: no report in this grain). `ends` is the extent of
+    the records.
+    """
+    of_queue = changes(grains, ends, span).groupBy(*QUEUE, "grain")
+    grown = [*CUMULATIVE, "came", *_LEVELS, *PACED]
     cut = F.max("killed") & (F.sum("came") < 0)
-    counted = of_queue.agg(*(F.sum(name).alias(name) for name in grown), cut.alias("cut")).withColumns(
+    moved, height = F.abs("backlog"), F.col("reported_s")
+    counted = of_queue.agg(
+        *(F.sum(name).alias(name) for name in grown), cut.alias("cut"),
+        F.max(height).alias("last_s"), F.sum(moved * height).alias("weighted_s"),
+        F.sum(F.when(height.isNotNull(), moved)).alias("moved"),
+    ).withColumns(
         {
             "arrived": F.when(F.col("cut"), 0).otherwise(F.col("came")),
+            "paced_arrived": F.when(F.col("cut"), 0.0).otherwise(F.col("paced_arrived")),
             "uncounted": F.when(F.col("cut"), -F.col("came")).otherwise(0),
         }
-    )
+    )  # fmt: skip
     both = counted.withColumn("priority", F.explode(F.array("priority", F.lit(WHOLE))))
-    return both.groupBy("project", "priority", "grain").agg(*(F.sum(name).alias(name) for name in SUMS))
+    # what moved the backlog decides, as a queue that doesn't change is reported only now and then
+    at = F.when(F.sum("moved") > 0, F.sum("weighted_s") / F.sum("moved")).otherwise(F.max("last_s"))
+    return both.groupBy("project", "priority", "grain").agg(
+        *(F.sum(name).alias(name) for name in SUMS), (seconds(F.col("grain")) + at).alias("reported_at")
+    )
 
 
-def changes(grains: Grains) -> DataFrame:
+def changes(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
     """Return a row per queue, epoch and grain in which it was reported or superseded: the growth of counters, `backlog`
     and `in_flight` since the previous row, and `came`, the arrivals that follow from it. `killed` if a later epoch took
-    over without a final report.
+    over without a final report. `reported_s` is when the queue was last reported, in s after the grain's start.
     """
     order = Window.partitionBy(*EPOCH).orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     columns = (
         _with_its_end(grains.levels)
-        .join(runs(grains.records), ["node", "run"], "left")
+        .join(runs(grains.records).crossJoin(F.broadcast(ends)), ["node", "run"], "left")
         .withColumns({name: F.max(name).over(so_far) for name in CUMULATIVE})
     )
     over = F.col("grain") >= F.col("superseded")
     columns = columns.withColumns(
         {
+            "over": F.coalesce(over, F.lit(False)),
+            "final": F.coalesce(over | F.col("handed_over"), F.lit(False)),
             "killed": F.coalesce(over & ~F.col("handed_over"), F.lit(False)),
             "backlog": F.when(over, 0).otherwise(F.col("backlog")),
             "in_flight": F.when(over & ~F.col("handed_over"), 0).otherwise(F.col("in_flight")),
             "base": counts_from_0(F.first("first_number").over(so_far)),
+            "reported_s": F.when(F.col("last_at") >= F.col("grain"), seconds(F.col("last_at")) - seconds(F.col("grain"))),
         }
     )
-    return _compute_growth(columns, order)
+    return _divided(_compute_growth(columns, order), span)
 
 
 def _compute_growth(columns: DataFrame, order: WindowSpec) -> DataFrame:
     columns = columns.withColumn("waiting", F.col("backlog") + F.col("in_flight"))
 
-    def growth(name: str) -> Column:
-        first = F.when(F.col("base"), 0).otherwise(F.col(name))
-        return F.col(name) - F.coalesce(F.lag(name).over(order), first)
+    def growth(name: str, until: str | None = None) -> Column:
+        first = F.when(F.col("base"), 0).otherwise(F.col(until or name))
+        return F.col(until or name) - F.coalesce(F.lag(name).over(order), first)
 
+    share = _share_before(F.lag("last_at").over(order), F.lag("over").over(order))
     found = columns.select(
-        *EPOCH, "grain", "killed",
+        *EPOCH, "grain", "killed", "reported_s", share.alias("share"), *_OF_PACE,
         *(growth(name).alias(name) for name in (*CUMULATIVE, "waiting")),
         *((F.col(name) - F.coalesce(F.lag(name).over(order), F.lit(0))).alias(name) for name in _LEVELS),
+        *(F.greatest(F.lit(0), growth(name, f"first_{name}")).alias(f"first_{name}") for name in COUNTED),
+        growth("waiting", "first_waiting").alias("first_waiting"),
     )  # fmt: skip
-    return found.withColumn("came", total([*ENDED, "waiting"]))
+    return found.withColumns(
+        {
+            "came": total([*ENDED, "waiting"]),
+            "first_came": total([*(f"first_{name}" for name in ENDED), "first_waiting"]),
+        }
+    )
+
+
+def _share_before(previous_at: Column, previous_over: Column) -> Column:
+    """Return the share of the first difference that belongs to the grain before; 0 where it can't be divided: the first
+    report of an epoch counts what it took over, and after the next epoch's first one its backlog doesn't count.
+    """
+    began = F.col("first_at") - F.make_dt_interval(secs=F.coalesce("first_span_s", F.lit(0.0)).cast("decimal(18,6)"))
+    known = F.when(F.col("base") & (F.col("since") <= began), began)
+    previous = F.coalesce(previous_at, known)
+    start = F.when(previous.isNotNull(), F.greatest(previous, began))
+    divided = ~F.coalesce(previous_over, F.lit(False)) & (start < F.col("grain")) & (F.col("first_at") >= F.col("grain"))
+    length = seconds(F.col("first_at")) - seconds(start)
+    return F.coalesce(F.when(divided, (seconds(F.col("grain")) - seconds(start)) / length), F.lit(0.0))
+
+
+def _divided(grown: DataFrame, span: Span) -> DataFrame:
+    """Move the share of each first difference to the grain before, in whole messages."""
+    early = F.col("early")
+    moves = F.greatest(*(F.abs(F.round(F.col("share") * F.col(f"first_{name}"))) for name in (*COUNTED, "came"))) > 0
+    parts = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
+    whole = [name for name in (*CUMULATIVE, *_LEVELS) if name not in COUNTED]
+
+    def part(name: str) -> Column:
+        moved = F.round(F.col("share") * F.col(f"first_{name}")).cast("long")
+        return F.when(early, moved).otherwise(F.col(name) - moved)
+
+    divided = grown.withColumn("early", F.explode(parts)).select(
+        *EPOCH, *_OF_PACE, (F.col("killed") & ~early).alias("killed"),
+        F.when(early, add_seconds(F.col("grain"), -span.grain_s)).otherwise(F.col("grain")).alias("grain"),
+        F.when(~early, F.col("reported_s")).alias("reported_s"),
+        *(part(name).alias(name) for name in (*COUNTED, "came")),
+        *(F.when(early, 0).otherwise(F.col(name)).alias(name) for name in whole),
+    )  # fmt: skip
+    paced = {"arrived": F.col("came"), **{name: total(parts) for name, parts in _PACED.items()}}
+    return divided.withColumn("pace", _pace(span)).withColumns(
+        {f"paced_{name}": column * F.col("pace") for name, column in paced.items()}
+    )
+
+
+def _pace(span: Span) -> Column:
+    """Return what a row's growth is multiplied by for rates. A node that goes on reported the newest window up to its
+    last record, but the window is covered up to the last record of all nodes.
+    """
+    end, newest = F.col("data_end"), floor_to(F.col("data_end"), span.window_s)
+    length = seconds(end) - seconds(F.greatest(newest, "data_start"))
+    lag = seconds(end) - seconds(F.col("run_to"))
+    goes_on = ~F.col("final") & (lag > 0) & (lag <= _NEXT_SPANS * F.col("run_span_s")) & (lag < length)
+    stretched = F.when((F.col("grain") >= newest) & goes_on, F.least(F.lit(_MOST_PACE), length / (length - lag)))
+    return F.coalesce(stretched, F.lit(1.0))
 
 
 def _with_its_end(levels: DataFrame) -> DataFrame:

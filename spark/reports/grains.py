@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.columns import floor_to, seconds, shape
-from evenlane.spark.reports.schemas import CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from pyspark.sql import Column, DataFrame
 
@@ -45,14 +45,29 @@ def is_skewed() -> Column:
     return F.coalesce(F.col("event") != F.col("at"), F.lit(False))
 
 
-def grains(meter: DataFrame, grain_s: int, before: Iterable[DataFrame] = ()) -> Grains:
-    """Reduce rows of METER by event time. `before` are earlier RECORDS, which help to find wrong clocks."""
+def grains(
+    meter: DataFrame,
+    grain_s: int,
+    before: Iterable[DataFrame] = (),
+    behind: Collection[tuple[str, int]] | None = None,
+) -> Grains:
+    """Reduce rows of METER by event time. `behind` are the runs (node, run) whose clock is slow. If it is None, they are
+    found in the rows and in `before`, which are earlier RECORDS.
+    """
     skewed = (delay_s() < -SKEW_S) | F.col("behind")
     event = F.when(skewed, F.col("stored")).otherwise(F.coalesce("at", "stored"))
-    timed = meter.join(F.broadcast(_behind([meter, *before])), ["node", "run"], "left").withColumn("event", event)
-    timed = timed.withColumn("grain", floor_to(F.col("event"), grain_s))
+    slow = _behind([meter, *before]) if behind is None else _named(meter, behind)
+    marked = meter.join(F.broadcast(slow), ["node", "run"], "left") if slow else meter.withColumn("behind", F.lit(False))
+    timed = marked.withColumn("event", event).withColumn("grain", floor_to(F.col("event"), grain_s))
     reported = _whole(timed.where(F.col("partition").isNotNull() & F.col("problem").isNull()))
-    levels = reported.withColumn("first_number", F.col("number")).withColumn("last_at", F.col("event"))
+    firsts = {"at": "event", "span_s": "span_s", "number": "number", **{name: name for name in COUNTED}}
+    levels = reported.withColumns(
+        {
+            "last_at": F.col("event"),
+            "first_waiting": F.col("backlog") + F.col("in_flight"),
+            **{f"first_{name}": F.col(column) for name, column in firsts.items()},
+        }
+    )
     each = F.explode("waits").alias("each")
     waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})
     return merge_grains(Grains(levels, waits, timed))
@@ -69,6 +84,11 @@ def _behind(reported: Iterable[DataFrame]) -> DataFrame:
     all_of_them = reduce(lambda one, other: one.unionByName(other), delays)
     quickest = all_of_them.groupBy("node", "run").agg(F.min("delay_s").alias("quickest_s"))
     return quickest.where(F.col("quickest_s") > SKEW_S).select("node", "run", F.lit(True).alias("behind"))
+
+
+def _named(meter: DataFrame, behind: Collection[tuple[str, int]]) -> DataFrame | None:
+    rows = [(*run, True) for run in behind]
+    return meter.sparkSession.createDataFrame(rows, "node string, run long, behind boolean") if rows else None
 
 
 def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
@@ -107,7 +127,7 @@ def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:
 
 def _last_word() -> list[Column]:
     """Return the aggregates of the last report. All qualify for Spark's fast aggregation (no strings or structs)."""
-    number = F.col("number")
+    number, first = F.col("number"), F.col("first_number")
     known = {name: F.when(F.col(name).isNotNull(), number) for name in TOPIC}
     return [
         F.min("since").alias("since"),
@@ -119,6 +139,8 @@ def _last_word() -> list[Column]:
         F.max("longest_s").alias("longest_s"),
         *(F.max(name).alias(name) for name in CUMULATIVE),
         F.max("number").alias("number"),
+        *(F.min_by(name, first).alias(name) for name in ("first_at", "first_span_s", "first_waiting")),
+        *(F.min(f"first_{name}").alias(f"first_{name}") for name in COUNTED),
     ]
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from evenlane.engine.core.records.meter_record import VERSION
 from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, shape
 from evenlane.spark.reports.flows import epochs
-from evenlane.spark.reports.grains import delay_s, is_skewed, merge_grains
+from evenlane.spark.reports.grains import delay_s, is_skewed
 from evenlane.spark.reports.schemas import QUALITY
 from evenlane.spark.reports.window_levels import extent
 
@@ -35,13 +35,12 @@ def quality(
     since: dt.datetime | None = None,
     now: dt.datetime | None = None,
 ) -> DataFrame:
-    """Compute QUALITY for the windows of `tenants`. Without `now`, a node is silent if others have continued."""
-    known = merge_grains(grains, span.grain_s)
+    """Compute QUALITY for the windows of `tenants`, from the same grains. Without `now`, a node is silent if others have continued."""
     uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
     found = (
-        _of_records(known.records, span.window_s)
-        .join(_count_killed(known.levels, span.window_s), "window_start", "left")
-        .join(_silent(known, span.window_s, now), "window_start", "left")
+        _of_records(grains.records, span.window_s)
+        .join(_count_killed(grains.levels, span.window_s), "window_start", "left")
+        .join(_silent(grains, span.window_s, now), "window_start", "left")
         .join(uncounted, "window_start", "left")
     )
     if since is not None:

@@ -27,6 +27,10 @@ LEAD_S = 1200
 TOPIC = ("qps", "may_use", "weight", "reserve", "concurrency", "fairness")
 SPENT = ("dwelt_s", "ran_s")
 CUMULATIVE = (*COUNTERS, *SPENT, *WAITED)
+ENDED = ("handled", "retried", "dead", "expired", "dropped")
+"""Counters of messages that left their queue."""
+COUNTED = (*ENDED, "attempts")
+"""Counters that are divided at a grain's start: see `first_at` in LEVELS."""
 QUEUE = ("partition", "project", "group", "priority")
 
 LEVELS = struct(
@@ -40,6 +44,10 @@ LEVELS = struct(
     backlog=_long, oldest_s=_double, in_flight=_long, longest_s=_double,
     # cumulative, as last reported
     **dict.fromkeys(COUNTERS, _long), **dict.fromkeys((*SPENT, *WAITED), _double),
+    # the first record of the grain with the queue: when it was made, the time it covers, messages that waited or were
+    # in flight, counters. What it reports has partly happened in the grain before
+    first_at=_time, first_span_s=_double, first_waiting=_long,
+    **{f"first_{name}": _long for name in COUNTED},
 )  # fmt: skip
 """A row per grain and (queue, epoch) reported in it. A row without a project only names the owner of a partition."""
 
@@ -59,7 +67,8 @@ RECORDS = struct(
 WAITS = {"wait_p50_s": _double, "wait_p95_s": _double, "wait_p99_s": _double, "wait_max_s": _double}
 FLOWS = {
     **dict.fromkeys(("arrived", "first_puts", "handled", "retried", "dead", "expired", "dropped", "attempts"), _long),
-    "arrival_rate": _double, "drain_rate": _double,
+    # messages per second; `drain_rate` is of all ends, `failed_rate` of failed attempts (retried and dead)
+    "arrival_rate": _double, "drain_rate": _double, "handled_rate": _double, "failed_rate": _double,
 }  # fmt: skip
 FORECAST = {
     # growth of the backlog in messages per second (negative: shrinks), and growing, shrinking or steady

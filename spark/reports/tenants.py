@@ -12,7 +12,6 @@ from evenlane.spark.reports import advice
 from evenlane.spark.reports.columns import floor_to, ratio, shape, total
 from evenlane.spark.reports.figures import figures
 from evenlane.spark.reports.flows import WHOLE
-from evenlane.spark.reports.grains import merge_grains
 from evenlane.spark.reports.schemas import PRIORITY, RECOMMENDED, TENANTS
 from evenlane.spark.reports.targets import Targets
 from evenlane.spark.schemas import WAITED
@@ -35,12 +34,12 @@ _WAITED_ITSELF = [name for name in WAITED if name != "waited_higher_priority_s"]
 def tenants(
     grains: Grains, dead: DataFrame, span: Span, targets: Targets = TARGETS, since: dt.datetime | None = None
 ) -> DataFrame:
-    """Compute TENANTS from grains whose length divides the span's grain length; `dead` are rows of DEAD. Windows that
-    begin before `since` are left out, but their data is used (schemas.LEAD_S).
+    """Compute TENANTS from merged grains of the span's grain length; `dead` are rows of DEAD. Windows that begin before
+    `since` are left out, but their data is used (schemas.LEAD_S).
 
-    Each grain is used several times: keep them (`persist`, or a table) unless they are few.
+    Each grain is used several times: keep them as tables.
     """
-    found = _in_one_row(figures(merge_grains(grains, span.grain_s), span, targets))
+    found = _in_one_row(figures(grains, span, targets))
     joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))
@@ -107,7 +106,7 @@ def _judge(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
     allowed = F.col("qps") * F.col("covered_s")
     found = found.withColumns(
         {
-            "quota_used": ratio(F.col("attempts"), allowed),
+            "quota_used": ratio(F.col("paced_attempts"), allowed),
             "quota_peak": ratio(F.col("used_peak"), F.col("qps")),
             "share_in_flight": ratio(F.col("in_flight_mean"), F.col("all_in_flight")),
             "share_handling": ratio(F.col("ran_s"), F.col("all_ran_s")),

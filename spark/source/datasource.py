@@ -56,6 +56,10 @@ class EvenlaneReader(DataSourceReader):
         self._narrow = ReadFilter(options.span)
 
     def partitions(self) -> Sequence[InputPartition]:
+        return self.tasks()
+
+    def tasks(self) -> list[Task]:
+        """Return the tasks, at least one. Raises EvenlaneError."""
         options, narrow = self._options, self._narrow
         planned: list[Task] = []
         if options.archive is not None:

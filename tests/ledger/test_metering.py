@@ -12,10 +12,10 @@ from evenlane.engine.core.records.meter_record import decode
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.flows import ENDED
+from evenlane.spark.reports.schemas import ENDED
 from evenlane.spark.reports.grains import grains
 from evenlane.spark.reports.quality import quality
-from evenlane.spark.reports.spans import FINEST_S, SPANS
+from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD
 from tests.ledger.cluster import ProcessCluster
@@ -168,6 +168,6 @@ def reported(spark, cluster):
     """The report: rows of all tenants, and rows of data quality."""
     folder = Folder(spark, str(cluster.folder / "report"))
     meter = spark.read.format("evenlane").options(nats=cluster.servers.nats.url).load()
-    known = folder.keep_grains(grains(meter, FINEST_S), "grains")
+    known = folder.keep_grains(grains(meter, SPANS["1d"].grain_s), "grains")
     found = folder.keep(tenants(known, spark.createDataFrame([], DEAD), SPANS["1d"]), "tenants")
     return found.collect(), quality(known, found, SPANS["1d"]).collect()

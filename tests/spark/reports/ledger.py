@@ -101,7 +101,11 @@ class TenantHistory:
     def _count(self, owned: Owned, what: str, many: int = 1) -> None:
         owned.counters[what] += many
         self.real[what] += many
-        self.by_window[int(self.now // 300), what] += many
+        self.by_window[self._window(), what] += many
+
+    def _window(self) -> int:
+        """Events happen within the interval before a record."""
+        return int((self.now - INTERVAL_S / 2) // 300)
 
     def _happen(self) -> None:
         for owned in self.node.owned:
@@ -111,7 +115,7 @@ class TenantHistory:
             queue.later -= due
             owned.counters["arrived"] += put + due
             self.real["put"] += put
-            self.by_window[int(self.now // 300), "came"] += put + due
+            self.by_window[self._window(), "came"] += put + due
             for what in ("expired", "dropped"):
                 if queue.backlog and self.random.random() < 0.1:
                     queue.backlog -= 1

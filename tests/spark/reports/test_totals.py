@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from evenlane.spark.reports.flows import ENDED
+from evenlane.spark.reports.schemas import ENDED
 from tests.spark.reports.conftest import WORLDS
 from tests.spark.reports.rows import START
 
