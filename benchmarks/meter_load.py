@@ -47,14 +47,15 @@ class Loaded(NamedTuple):
 class Node:
     """A node with queues and their counters."""
 
-    def __init__(self, number: int, queues: int, began: int = BEGAN) -> None:
+    def __init__(self, number: int, queues: int, began: int = BEGAN, *, own_tenants: bool = False) -> None:
         self.name = f"node-{number}"
         self._chance = random.Random(number)
         self._began = began * _SECOND
         self._lanes = [LaneRow(number * _PARTITIONS + n, 1, self._began, False) for n in range(_PARTITIONS)]
         del self._lanes[queues:]
         tenants = -(-queues // len(_PRIORITIES))
-        self._topics = [TopicRow(f"tenant-{n:04d}", 50.0, 12.5, 1.0, None, None, 1.0) for n in range(tenants)]
+        first = number * tenants if own_tenants else 0
+        self._topics = [TopicRow(f"tenant-{first + n:04d}", 50.0, 12.5, 1.0, None, None, 1.0) for n in range(tenants)]
         self.handled = [0] * queues
         self._ran = [0] * queues
         self._number = 0
@@ -111,14 +112,23 @@ def record_stream(records: int, nodes: list[Node], began: int = BEGAN) -> Iterat
 
 
 async def load(
-    url: str, records: int, queues: int, env: str = "online", *, nodes: int = NODES, began: int = BEGAN
+    url: str,
+    records: int,
+    queues: int,
+    env: str = "online",
+    *,
+    nodes: int = NODES,
+    began: int = BEGAN,
+    own_tenants: bool = False,
 ) -> Loaded:
-    """Create the stream if needed, and fill it. Raises Unreachable, EvenlaneError."""
+    """Create the stream if needed, and fill it. All nodes have queues of the same tenants, or each has its own. Raises
+    Unreachable, EvenlaneError.
+    """
     connection = Connection(NatsOptions((url,)), "meter load")
     await connection.open()
     try:
         await ensure(connection, [meter_config(env, "file", 1, _KEPT_S)])
-        writers = [Node(number, queues, began) for number in range(nodes)]
+        writers = [Node(number, queues, began, own_tenants=own_tenants) for number in range(nodes)]
         publisher, handled = Publisher(connection, env), 0
         for number, (name, body) in enumerate(record_stream(records, writers, began)):
             handled += sum(writers[number % nodes].handled)

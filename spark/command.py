@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
 from datetime import UTC, datetime
@@ -123,8 +124,8 @@ def _make_report(wanted: ReportRequest, master: str | None) -> ReportFiles:
     from evenlane.spark.jobs.report import write
     from evenlane.spark.session import session
 
-    with ProgressDisplay("starting Spark", plain=True) as shown:
-        opened = session("evenlane report", master=master)
+    with ProgressDisplay("starting Spark", plain=True, plain_every_s=0) as shown:
+        opened = functools.partial(session, "evenlane report", master=master)
         return write(opened, wanted, lambda what, share: shown.update(share, what=what))
 
 

@@ -15,6 +15,7 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.spark.failures import sentence
 from evenlane.spark.installed import find_missing
 from evenlane.spark.java import java_home
+from evenlane.spark.master import check_master
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
+_STOPPED = "Cannot call methods on a stopped SparkContext"  # Spark's only words for a master that refuses
 _TERMINATED = 128 + signal.SIGTERM
 _LOG_SETUP = Path(__file__).with_name("log4j2.properties")
 
@@ -56,6 +58,8 @@ _SMALL = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",
+    # The optimizer would compute tables in memory once for each step that uses them, and again for the step itself.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -76,7 +80,9 @@ def session(
     """Yield a session with the data source registered. An active session is used, and left unchanged.
 
     `master` applies to a Spark started here; under spark-submit, that decides. `logs` is the lowest level that a Spark
-    started here logs to stderr. `small`: Java starts quickly, but doesn't compile thoroughly. SIGTERM ends the block like SystemExit, so that clean-up runs. Raises NoSpark and
+    started here logs to stderr. `small`: the session
+    starts quickly, but its Java doesn't compile thoroughly, and the data source isn't registered, which starts a Python
+    process. SIGTERM ends the block like SystemExit, so that clean-up runs. Raises NoSpark and
     NoJava.
     """
     if (why := find_missing()) is not None:
@@ -87,9 +93,12 @@ def session(
 
     active = SparkSession.getActiveSession()
     with _sigterm_as_exit():
-        spark = active or _start(SparkSession.builder.appName(name), master, _java_options(logs, small=small), settings or {})
+        spark = active or _start(
+            SparkSession.builder.appName(name), master, _java_options(logs, small=small), settings or {}
+        )
         try:
-            register(spark)
+            if not small:
+                register(spark)
             _silence(spark)
             yield spark
         finally:
@@ -114,8 +123,8 @@ def small_input(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(Exception):  # Java may have ended
-            for name, value in before.items():
-                spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+            for name, previous in before.items():
+                spark.conf.unset(name) if previous is None else spark.conf.set(name, previous)
 
 
 def hush(spark: SparkSession) -> None:
@@ -127,13 +136,16 @@ def hush(spark: SparkSession) -> None:
     sys.stderr = io.StringIO()
 
 
-def _start(builder: SparkSession.Builder, master: str | None, java_options: str, settings: Mapping[str, str]) -> SparkSession:
+def _start(
+    builder: SparkSession.Builder, master: str | None, java_options: str, settings: Mapping[str, str]
+) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     for key, value in _ALWAYS.items():
         builder.config(key, value)
     if submitted:
         return _get(_configure(builder, settings))
     master = master or LOCAL
+    check_master(master)
     builder.master(master)
     _configure(builder, _STARTED_HERE | (_LOCAL if master.startswith("local") else {}))
     builder.config("spark.driver.extraJavaOptions", java_options)
@@ -162,7 +174,10 @@ def _get(builder: SparkSession.Builder) -> SparkSession:
     except PySparkException as error:
         raise NoSpark(f"Spark didn't start: {error}; Java's output is above") from error
     except Py4JError as error:
-        raise NoSpark(f"Spark didn't start, as with a master that doesn't answer: {sentence(str(error))}") from error
+        why = sentence(str(error))
+        if _STOPPED in why:
+            why = "the master took no application: look at its log, or at the pods of driver and executors"
+        raise NoSpark(f"Spark didn't start: {why}") from error
 
 
 def _stop(spark: SparkSession) -> None:

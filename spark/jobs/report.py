@@ -13,7 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
 
@@ -39,6 +39,7 @@ from evenlane.spark.reports.targets import Targets
 from evenlane.spark.reports.tenants import recommended, tenants
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.session import session, small_input
+from evenlane.spark.source import register
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.ranges import present
 
@@ -72,6 +73,12 @@ class ReportRequest(NamedTuple):
     until: datetime | None = None
     targets: Targets = Targets()
     topics: Mapping[str, Mapping[str, Any]] | None = None
+
+
+class SessionFactory(Protocol):
+    """Starts a session; `small` says whether its input is."""
+
+    def __call__(self, *, small: bool) -> AbstractContextManager[SparkSession]: ...
 
 
 class ReportFiles(NamedTuple):
@@ -121,12 +128,12 @@ def make(spark: SparkSession, wanted: ReportRequest, announce: Callable[[str, fl
 
 
 def write(
-    opened: Callable[[bool], AbstractContextManager[SparkSession]],
+    opened: SessionFactory,
     wanted: ReportRequest,
     announce: Callable[[str, float], None],
 ) -> ReportFiles:
-    """Make a report in a session of its own, which `opened` starts: it is told whether the input is small. The session
-    ends before the scratch folder is cleaned up, since its interrupted tasks would still write there.
+    """Make a report in a session of its own, which `opened` starts. The session ends
+    before the scratch folder is cleaned up, since its interrupted tasks would still write there.
     """
     period = _period(wanted)
     given = _options_of_meter(wanted, period)
@@ -135,7 +142,7 @@ def write(
     announce("starting Spark" if count is None else f"starting Spark for {format_count(count, 'record')}", 0.0)
     with place.stage(wanted.out, _FILES) as staging, ThreadPoolExecutor(1) as pool:
         early = pool.submit(read_few, given, METER) if small else None  # while Spark starts
-        with opened(small) as spark:
+        with opened(small=small) as spark:
             return _make(spark, wanted, period, staging, announce, early)
 
 
@@ -161,9 +168,9 @@ def _make(
         span = SPANS[wanted.window]
         known = store.keep_grains(grains(records.meter, span.grain_s, behind=records.tally.behind))
         announce(f"computing windows from {_sizes(records)}", 0.5)
-        found = tenants(known, _dead(spark, wanted, period), span, wanted.targets, period.since)
+        found = tenants(known, _dead(spark, wanted, period), span, wanted.targets, period.since, store.keep)
         parquet = staging.new if "parquet" in wanted.formats else None
-        found = store.keep(found, "tenants.parquet", parquet)
+        found = store.keep(found.hint("rebalance"), "tenants.parquet", parquet)
         announce("computing data quality and recommendations", 0.8)
         end = None if wanted.until else period.now
         made = DocumentInput(found, noisy(found), quality(known, found, span, period.since, end))
@@ -204,6 +211,12 @@ def _options_of_meter(wanted: ReportRequest, period: Period) -> dict[str, str]:
     return options | ({"archive": wanted.archive} if wanted.archive else {})
 
 
+def _options_of_dead(source: Mapping[str, str], period: Period) -> dict[str, str]:
+    """Return options for dead letters, of which there may be no stream yet."""
+    since, until = _instant(period.since), _instant(period.until)
+    return {"what": "dead", "missing": "empty", "since": since, "until": until, **source}
+
+
 def _records(
     spark: SparkSession,
     wanted: ReportRequest,
@@ -221,11 +234,11 @@ def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFra
     """Read dead letters. Without a source there are none."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
-    since, until = _instant(period.since), _instant(period.until)
-    options = {"what": "dead", "missing": "empty", "since": since, "until": until, **wanted.source}
+    options = _options_of_dead(wanted.source, period)
     few = read_few(options, DEAD)
     if few is not None:
         return spark.createDataFrame(few, DEAD)
+    register(spark)
     return spark.read.format("evenlane").options(**options).load()
 
 
@@ -277,8 +290,7 @@ def main(arguments: Sequence[str]) -> None:
     check(wanted)
     ask(wanted)
     printed = functools.partial(print, file=sys.stderr, flush=True)
-    opened = lambda small: session("evenlane report", small=small)
-    written = write(opened, wanted, lambda what, _share: printed(what))
+    written = write(functools.partial(session, "evenlane report"), wanted, lambda what, _share: printed(what))
     print("\n".join(str(given.out / name) for name in written.files))  # noqa: T201
 
 

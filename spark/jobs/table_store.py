@@ -29,10 +29,10 @@ class TableStore:
             return Grains(*(frame.localCheckpoint() for frame in grains))
         return Folder(self._spark, place.url(self._scratch)).keep_grains(grains, "grains")
 
-    def keep(self, frame: DataFrame, name: str, folder: Path | None) -> DataFrame:
+    def keep(self, frame: DataFrame, name: str, folder: Path | None = None) -> DataFrame:
         """Keep a table, and write it as Parquet to `folder`/`name` unless that is None."""
         if not self._few:
-            return Folder(self._spark, place.url(folder or self._scratch)).keep(frame.hint("rebalance"), name)
+            return Folder(self._spark, place.url(folder or self._scratch)).keep(frame, name)
         kept = frame.localCheckpoint()
         if folder is not None:
             (folder / name).mkdir()

@@ -90,15 +90,15 @@ class ReportTables:
         kept = self.folder.keep_grains(known, _SCRATCH)
         since = self._first(kept)
         for window, span in SPANS.items():
-            merged = kept if span.grain_s == FINEST_S else self._merge(kept, span.grain_s)
-            found = self.folder.keep(tenants(merged, self._dead(since), span, since=since), f"tenants/{batch}/{window}")
+            scratch = Folder(self._spark, self.folder.path_of(f"{_SCRATCH}-{window}"))
+            longer = span.grain_s > FINEST_S
+            merged = scratch.keep_grains(merge_grains(kept, span.grain_s), "grains") if longer else kept
+            found = tenants(merged, self._dead(since), span, since=since, keep=scratch.keep)
+            found = self.folder.keep(found, f"tenants/{batch}/{window}")
             self.folder.keep(noisy(found), f"noisy/{batch}/{window}")
             self.folder.keep(quality(merged, found, span, since), f"quality/{batch}/{window}")
         for name in self.folder.names(f"{_SCRATCH}*"):
             self.folder.delete(name)
-
-    def _merge(self, known: Grains, grain_s: int) -> Grains:
-        return self.folder.keep_grains(merge_grains(known, grain_s), f"{_SCRATCH}-{grain_s}")
 
     def _dead(self, since: datetime) -> DataFrame:
         if self._source is None:

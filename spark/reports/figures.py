@@ -9,16 +9,20 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports import forecast
 from evenlane.spark.reports.columns import add_seconds, floor_to, seconds
-from evenlane.spark.reports.flows import SUMS, flows
+from evenlane.spark.reports.flows import SUMS, epochs, flows
 from evenlane.spark.reports.waits import wait_times
 from evenlane.spark.reports.window_levels import covered, extent, heads, topics, windows
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import Column, DataFrame
 
     from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
     from evenlane.spark.reports.targets import Targets
+
+    Keep = Callable[[DataFrame, str], DataFrame]
 
 _LEVELS = ("backlog", "in_flight")
 _FLOWS = tuple(name for name in SUMS if name not in _LEVELS)
@@ -26,20 +30,23 @@ _KEY = ("project", "priority", "window_start")
 _BUSY = 0.95
 
 
-def figures(grains: Grains, span: Span, targets: Targets) -> DataFrame:
+def figures(grains: Grains, span: Span, targets: Targets, keep: Keep) -> DataFrame:
     """Compute the figures from `grains` of the span's grain length: all columns of TENANTS and PRIORITY on flows, waits
-    and forecast. `now` is the window's end, or the end of all data if that is earlier.
+    and forecast. `now` is the window's end, or the end of all data if that is earlier. `keep` gets each frame that is
+    used more than once.
     """
-    ends = extent(grains.records)
-    grown = flows(grains, ends, span)
+    ends = keep(extent(grains.records), "extent")
+    spells = keep(epochs(grains.levels), "epochs")
+    grown = keep(flows(grains, spells, ends, span), "flows")
     found = (
         windows(grown, ends, span.window_s)
         .join(_in_windows(grown, ends, span), [*_KEY], "left")
-        .join(heads(grains, ends, span.window_s), [*_KEY], "left")
+        .join(heads(grains, spells, ends, span.window_s), [*_KEY], "left")
         .join(wait_times(grains, span.window_s), [*_KEY], "left")
         .join(topics(grains.levels, span.window_s), ["project", "window_start"], "left")
     )
-    return _foreseen(_rates(_measure_held(found, span, targets), span))
+    measured = keep(_measure_held(found, span, targets), "windows")
+    return _foreseen(_rates(measured, span))
 
 
 def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
@@ -57,15 +64,16 @@ def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
     # rates over a few seconds are arbitrary, so a grain that is cut off counts as at least half a grain
     all_s = seconds(F.col("data_end")) - seconds(F.col("data_start"))
     over_s = F.greatest(reported_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
-    time = F.col("reported_at")
-    height, count = F.when(time.isNotNull(), F.col("backlog")).cast("double"), F.count("reported_at")
+    # in less of a grain, some nodes may not have reported yet
+    time = F.when(reported_s >= span.grain_s / 2, F.col("reported_at"))
+    height, count = F.when(time.isNotNull(), F.col("backlog")).cast("double"), F.count(time)
     unexplained = F.regr_syy(height, time) - F.regr_slope(height, time) * F.regr_sxy(height, time)
     off = F.when(count > 2, F.greatest(F.lit(0.0), unexplained) / (count - 2))
     return levels.groupBy("project", "priority", floor_to(F.col("grain"), span.window_s).alias("window_start")).agg(
         *(F.sum(name).alias(name) for name in _FLOWS),
         *(F.max_by(name, "grain").alias(name) for name in _LEVELS),
-        F.avg(F.when(time.isNotNull(), F.col("in_flight"))).alias("in_flight_mean"),
-        F.regr_slope(height, time).alias("slope"),
+        F.avg(F.when(F.col("reported_at").isNotNull(), F.col("in_flight"))).alias("in_flight_mean"),
+        F.when(count > 2, F.regr_slope(height, time)).alias("slope"),
         F.sqrt(off / F.regr_sxx(height, time)).alias("slope_error"),
         F.sort_array(F.collect_list(F.col("paced_arrived") / over_s), asc=False).alias("arrivals"),
         F.max(F.col("paced_attempts") / over_s).alias("most_attempts"),

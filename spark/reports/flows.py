@@ -109,12 +109,12 @@ def counts_from_0(first_number: Column) -> Column:
     )
 
 
-def flows(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
+def flows(grains: Grains, spells: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
     """Return a row per tenant, priority (and `WHOLE`) and grain with reports: the growth of each of SUMS, and
-    `reported_at`, when the backlog was as reported, in unix s (null: no report in this grain). `ends` is the extent of
-    the records.
+    `reported_at`, when the backlog was as reported, in unix s (null: no report in this grain). `spells` are the epochs,
+    `ends` is the extent of the records.
     """
-    of_queue = changes(grains, ends, span).groupBy(*QUEUE, "grain")
+    of_queue = changes(grains, spells, ends, span).groupBy(*QUEUE, "grain")
     grown = [*CUMULATIVE, "came", *_LEVELS, *PACED]
     cut = F.max("killed") & (F.sum("came") < 0)
     moved, height = F.abs("backlog"), F.col("reported_s")
@@ -137,7 +137,7 @@ def flows(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
     )
 
 
-def changes(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
+def changes(grains: Grains, spells: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
     """Return a row per queue, epoch and grain in which it was reported or superseded: the growth of counters, `backlog`
     and `in_flight` since the previous row, and `came`, the arrivals that follow from it. `killed` if a later epoch took
     over without a final report. `reported_s` is when the queue was last reported, in s after the grain's start.
@@ -145,7 +145,7 @@ def changes(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
     order = Window.partitionBy(*EPOCH).orderBy("grain")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     columns = (
-        _with_its_end(grains.levels)
+        _with_its_end(grains.levels, spells)
         .join(runs(grains.records).crossJoin(F.broadcast(ends)), ["node", "run"], "left")
         .withColumns({name: F.max(name).over(so_far) for name in CUMULATIVE})
     )
@@ -158,7 +158,9 @@ def changes(grains: Grains, ends: DataFrame, span: Span) -> DataFrame:
             "backlog": F.when(over, 0).otherwise(F.col("backlog")),
             "in_flight": F.when(over & ~F.col("handed_over"), 0).otherwise(F.col("in_flight")),
             "base": counts_from_0(F.first("first_number").over(so_far)),
-            "reported_s": F.when(F.col("last_at") >= F.col("grain"), seconds(F.col("last_at")) - seconds(F.col("grain"))),
+            "reported_s": F.when(
+                F.col("last_at") >= F.col("grain"), seconds(F.col("last_at")) - seconds(F.col("grain"))
+            ),
         }
     )
     return _divided(_compute_growth(columns, order), span)
@@ -195,7 +197,9 @@ def _share_before(previous_at: Column, previous_over: Column) -> Column:
     known = F.when(F.col("base") & (F.col("since") <= began), began)
     previous = F.coalesce(previous_at, known)
     start = F.when(previous.isNotNull(), F.greatest(previous, began))
-    divided = ~F.coalesce(previous_over, F.lit(False)) & (start < F.col("grain")) & (F.col("first_at") >= F.col("grain"))
+    divided = (
+        ~F.coalesce(previous_over, F.lit(False)) & (start < F.col("grain")) & (F.col("first_at") >= F.col("grain"))
+    )
     length = seconds(F.col("first_at")) - seconds(start)
     return F.coalesce(F.when(divided, (seconds(F.col("grain")) - seconds(start)) / length), F.lit(0.0))
 
@@ -236,10 +240,10 @@ def _pace(span: Span) -> Column:
     return F.coalesce(stretched, F.lit(1.0))
 
 
-def _with_its_end(levels: DataFrame) -> DataFrame:
+def _with_its_end(levels: DataFrame, spells: DataFrame) -> DataFrame:
     """Add a row at the grain in which the next epoch began, unless there is one: the old epoch's backlog ends there."""
     order = Window.partitionBy(*EPOCH).orderBy("grain")
-    known = queues(levels).join(epochs(levels).drop("began", "named"), [*SPELL])
+    known = queues(levels).join(spells.drop("began", "named"), [*SPELL])
     grain, end, following = F.col("grain"), F.col("superseded"), F.col("following")
     wanted = (grain < end) & (following.isNull() | (following > end))
     both = F.explode(F.when(wanted, F.array("grain", "superseded")).otherwise(F.array("grain")))

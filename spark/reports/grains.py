@@ -51,13 +51,15 @@ def grains(
     before: Iterable[DataFrame] = (),
     behind: Collection[tuple[str, int]] | None = None,
 ) -> Grains:
-    """Reduce rows of METER by event time. `behind` are the runs (node, run) whose clock is slow. If it is None, they are
+    """Reduce rows of METER by event time. `behind` are the runs (node, run) with a slow clock; if it is None, they are
     found in the rows and in `before`, which are earlier RECORDS.
     """
     skewed = (delay_s() < -SKEW_S) | F.col("behind")
     event = F.when(skewed, F.col("stored")).otherwise(F.coalesce("at", "stored"))
     slow = _behind([meter, *before]) if behind is None else _named(meter, behind)
-    marked = meter.join(F.broadcast(slow), ["node", "run"], "left") if slow else meter.withColumn("behind", F.lit(False))
+    marked = (
+        meter.join(F.broadcast(slow), ["node", "run"], "left") if slow else meter.withColumn("behind", F.lit(False))
+    )
     timed = marked.withColumn("event", event).withColumn("grain", floor_to(F.col("event"), grain_s))
     reported = _whole(timed.where(F.col("partition").isNotNull() & F.col("problem").isNull()))
     firsts = {"at": "event", "span_s": "span_s", "number": "number", **{name: name for name in COUNTED}}

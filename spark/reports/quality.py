@@ -35,7 +35,9 @@ def quality(
     since: dt.datetime | None = None,
     now: dt.datetime | None = None,
 ) -> DataFrame:
-    """Compute QUALITY for the windows of `tenants`, from the same grains. Without `now`, a node is silent if others have continued."""
+    """Compute QUALITY for the windows of `tenants`, from the same grains. Without `now`, a node is silent if others
+    have continued.
+    """
     uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
     found = (
         _of_records(grains.records, span.window_s)

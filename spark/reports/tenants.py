@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from evenlane.spark.reports.figures import Keep
     from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
 
@@ -31,15 +32,26 @@ _TOP = 5  # reasons of dead letters
 _WAITED_ITSELF = [name for name in WAITED if name != "waited_higher_priority_s"]
 
 
+def as_planned(frame: DataFrame, _name: str) -> DataFrame:
+    """Keep nothing: all is one plan."""
+    return frame
+
+
 def tenants(
-    grains: Grains, dead: DataFrame, span: Span, targets: Targets = TARGETS, since: dt.datetime | None = None
+    grains: Grains,
+    dead: DataFrame,
+    span: Span,
+    targets: Targets = TARGETS,
+    since: dt.datetime | None = None,
+    keep: Keep = as_planned,
 ) -> DataFrame:
     """Compute TENANTS from merged grains of the span's grain length; `dead` are rows of DEAD. Windows that begin before
     `since` are left out, but their data is used (schemas.LEAD_S).
 
-    Each grain is used several times: keep them as tables.
+    Each grain is used several times: keep them as tables. `keep` stores a frame under a name and returns what it
+    stored: plans are then shorter, and nothing is computed twice.
     """
-    found = _in_one_row(figures(grains, span, targets))
+    found = _in_one_row(figures(grains, span, targets, keep))
     joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))

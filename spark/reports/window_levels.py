@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.columns import add_seconds, floor_to, instant, ratio, seconds
-from evenlane.spark.reports.flows import WHOLE, epochs, queues
+from evenlane.spark.reports.flows import WHOLE, queues
 from evenlane.spark.reports.grains import EPOCH, SPELL
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
     )  # fmt: skip
 
 
-def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
+def heads(grains: Grains, spells: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
     """Return a row per tenant, priority (and `WHOLE`) and window with a backlog at its end. `head_at` is since when the
     oldest message has waited. A queue's last report holds until its next one, or until its partition's next epoch.
     """
@@ -63,7 +63,7 @@ def heads(grains: Grains, ends: DataFrame, window_s: int) -> DataFrame:
         .withColumn("head", head)
         .groupBy(*EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
         .agg(F.max_by("head", "number").alias("head_at"))
-        .join(epochs(grains.levels), [*SPELL])
+        .join(spells, [*SPELL])
         .crossJoin(F.broadcast(ends))
     )
     # The windows from the one of the report up to, but not including, the one where another report holds.

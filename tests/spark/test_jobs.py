@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from datetime import UTC, datetime
-from types import MappingProxyType, SimpleNamespace
+from types import MappingProxyType
 from unittest.mock import MagicMock
 
 import pytest
@@ -18,6 +18,7 @@ from evenlane.spark.failures import Failed, explained, sentence
 from evenlane.spark.jobs import archive, report, streams, tables
 from evenlane.spark.jobs.arguments import Arguments
 from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.jobs.ingest import Records, RecordTally
 from evenlane.spark.out import place
 from evenlane.spark.out.quotas import apply_form
 from evenlane.spark.reports.spans import SPANS
@@ -41,11 +42,15 @@ def young(spark):
     return rows.withColumn("waited_higher_priority_s", F.coalesce(behind, "waited_higher_priority_s"))
 
 
+def records(meter, *, few=True):
+    return Records(meter, RecordTally(2, 1, {("node-1025", 1): 600_000_000}), few)
+
+
 @pytest.fixture
 def parameters(tmp_path, spark, meter, monkeypatch):
     """The parameters of a report on those records."""
     [[first, last]] = meter.selectExpr("min(stored)", "max(stored)").collect()
-    monkeypatch.setattr(report, "_meter", lambda *_: meter)
+    monkeypatch.setattr(report, "_records", lambda *_: records(meter))
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.dead_letters(), DEAD))
     return report.ReportRequest(
         tmp_path / "out", "online", None, window="5m", since=first.astimezone(), until=last.astimezone(),
@@ -59,7 +64,7 @@ def test_report_writes_page_json_parquet_and_quotas(parameters, spark, monkeypat
     X7: a report some minutes after the start has the same rates, trend and advice as later ones.
     """
     steps = []
-    monkeypatch.setattr(report, "_meter", lambda *_: young(spark))
+    monkeypatch.setattr(report, "_records", lambda *_: records(young(spark)))
     parameters = parameters._replace(window="1h", since=after(0), until=after(516))
     written = report.make(spark, parameters, lambda what, _share: steps.append(what))
     assert ["quotas.json", "report.html", "report.json", "tenants.parquet"] == written.files
@@ -80,7 +85,7 @@ def test_report_writes_page_json_parquet_and_quotas(parameters, spark, monkeypat
     assert {"growing": {"qps": growing["recommended_qps"], "ordered": True}} == quotas
     assert any(each["project"] == "growing" for each in reported["attention"])
     assert [] != reported["noisy"]
-    assert {"reading records", f"writing to {parameters.out}"} <= set(steps)
+    assert {"adding up 1 record with 2 rows", f"writing to {parameters.out}"} <= set(steps)
 
 
 def assert_incomplete_grains_count_by_their_length(row):
@@ -100,7 +105,7 @@ def assert_incomplete_grains_count_by_their_length(row):
 def test_report_of_no_or_one_record_is_complete(parameters, spark, meter, monkeypatch, left):
     """The window is longer than the data."""
     few = meter.where("project = 'one-record'").limit(left)
-    monkeypatch.setattr(report, "_meter", lambda *_: few)
+    monkeypatch.setattr(report, "_records", lambda *_: records(few, few=False))
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame([], DEAD))
     written = report.make(spark, parameters._replace(window="1d"), lambda *_: None)
     reported = written.document
@@ -109,15 +114,12 @@ def test_report_of_no_or_one_record_is_complete(parameters, spark, meter, monkey
     assert "report.html" in written.files
 
 
-def test_reads_end_at_the_start_of_the_report(tmp_path, monkeypatch):
+def test_reads_end_at_the_start_of_the_report(tmp_path):
     """The stream grows while it is read more than once, and each read must see the same messages."""
-    seen = []
-    reader = SimpleNamespace(load=lambda: None, options=lambda **given: seen.append(given) or reader)
-    spark = SimpleNamespace(read=SimpleNamespace(format=lambda _: reader))
     now = datetime(2026, 1, 31, 8, tzinfo=UTC)
     open_end = report.ReportRequest(tmp_path, "online", {"nats": "nats://a:1"})
-    report._meter(spark, open_end, now, now)
-    report._dead(spark, open_end, now, now)
+    period = report.Period(now, now, now)
+    seen = [report._options_of_meter(open_end, period), report._options_of_dead(open_end.source, period)]
     assert ["meter", "dead"] == [each["what"] for each in seen]
     assert {"2026-01-31T08:00:00Z"} == {each["until"] for each in seen}
     assert "empty" == seen[1]["missing"]  # there may be no stream of dead letters yet

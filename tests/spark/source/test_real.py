@@ -10,6 +10,7 @@ from pyspark.sql.datasource import EqualTo
 
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import sentence
+from evenlane.spark.jobs.ingest import ingest, keep_few, read_few
 from evenlane.spark.jobs.streams import until_workers_start
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
@@ -41,6 +42,18 @@ def read_by(world, *filters):
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
 
 
+def assert_report_reads_the_same(spark, world, folder):
+    """By the driver and by tasks: rows and counts."""
+    given = {"nats": world.servers.nats.url, "what": "meter"}
+    few, many = keep_few(spark, read_few(given, METER)), ingest(spark, given, folder)
+    assert few.tally == many.tally
+    assert (4_504, 1_502, {"node-1", "node-2"}) == (
+        few.tally.rows, few.tally.records, {node for node, _ in few.tally.quickest_us}
+    )  # fmt: skip
+    assert [] == few.meter.exceptAll(many.meter).take(1)
+    assert 4_504 == many.meter.count()
+
+
 def refusal(work):
     with pytest.raises(PySparkException) as caught:
         work()
@@ -70,6 +83,7 @@ async def test_meter_records_are_read_once_and_filtered(spark, tmp_path):
         shared = source(spark, world)
         none = shared.where(F.col("stored") > F.lit(datetime.now(UTC) + timedelta(hours=1)))
         assert (0, 4_504) == (none.count(), shared.count())  # a query doesn't narrow the next one
+        assert_report_reads_the_same(spark, world, tmp_path)
         assert 0 == source(spark, world, until="1h").count()
         later = datetime.now(UTC) + timedelta(hours=1)
         assert 0 == frame.where(F.col("stored") > F.lit(later)).count()
