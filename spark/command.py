@@ -93,9 +93,9 @@ def report(
     )  # fmt: skip
     check(wanted)
     ask(wanted)
-    priorities, topics = _read_topics(given)
+    priorities, topics, paused_by = _read_topics(given)
     _check_targets(wanted.targets, priorities)
-    written = _make_report(wanted._replace(topics=topics), master)
+    written = _make_report(wanted._replace(topics=topics, paused_by=paused_by), master)
     content = written.document
     late = sum(tenant["late"] for tenant in content["tenants"])
     if as_json:
@@ -173,21 +173,29 @@ def _duration(text: str) -> float:
         raise ConfigError(f"--targets: {error}") from None
 
 
-def _read_topics(given: CommonOptions) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None]:
-    """Return the priorities, and the topics' specs: a recommended quota changes only their `qps`. Topics are None if
-    etcd can't be reached; priorities are empty then, or if etcd doesn't know the environment.
+def _read_topics(
+    given: CommonOptions,
+) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None, dict[str, str]]:
+    """Return the priorities, the topics' specs, of which a recommended quota changes only `qps`, and who paused those
+    that are paused. Topics are None if etcd can't be reached; priorities are empty then, or if etcd doesn't know the
+    environment.
     """
     import msgspec
 
     from evenlane.engine.cli.topics.session import run_with_topics
+    from evenlane.engine.control.topics.pause_authors import describe_pause
 
-    async def work(topics: TopicClient) -> tuple[Sequence[str], list[TopicStatus]]:
-        return topics.priorities, await topics.all()
+    async def work(topics: TopicClient) -> tuple[Sequence[str], list[TopicStatus], dict[str, str]]:
+        found = await topics.all()
+        paused = [each.project for each in found if each.state == "paused"]
+        authors = {project: describe_pause((await topics.history(project)).entries) for project in paused}
+        return topics.priorities, found, authors
 
     try:
-        priorities, found = run_with_topics(given, work)
+        priorities, found, paused_by = run_with_topics(given, work)
     except EvenlaneError as error:
         print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
-        return (), None
+        return (), None, {}
     usable = (each for each in found if each.problem is None and isinstance(each.spec, dict))
-    return priorities if found else (), {each.project: msgspec.to_builtins(each.spec) for each in usable}
+    specs = {each.project: msgspec.to_builtins(each.spec) for each in usable}
+    return priorities if found else (), specs, paused_by

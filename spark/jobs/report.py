@@ -13,6 +13,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -27,6 +28,7 @@ from evenlane.spark.jobs.arguments import Arguments, run, when
 from evenlane.spark.jobs.ingest import FEW_RECORDS, count_messages, ingest, keep_few, read_few
 from evenlane.spark.jobs.table_store import TableStore
 from evenlane.spark.out import place
+from evenlane.spark.out.attention import KnownTopics
 from evenlane.spark.out.document import DocumentInput, ReportProperties, document, plain
 from evenlane.spark.out.page import page
 from evenlane.spark.out.quotas import apply_form, read_topics
@@ -60,7 +62,8 @@ _WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # windows reported by default
 
 class ReportRequest(NamedTuple):
     """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
-    `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown.
+    `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown. `paused_by`
+    says who paused topics, by project.
     """
 
     out: Path
@@ -73,6 +76,7 @@ class ReportRequest(NamedTuple):
     until: datetime | None = None
     targets: Targets = Targets()
     topics: Mapping[str, Mapping[str, Any]] | None = None
+    paused_by: Mapping[str, str] = MappingProxyType({})
 
 
 class SessionFactory(Protocol):
@@ -175,7 +179,8 @@ def _make(
         end = None if wanted.until else period.now
         made = DocumentInput(found, noisy(found), quality(known, found, span, period.since, end))
         about = ReportProperties(
-            wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets
+            wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets,
+            KnownTopics(wanted.topics, wanted.paused_by),
         )  # fmt: skip
         content = document(made, about)
         content["quotas"] = _quotas(found, content["to"])

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the usual name
 from evenlane.spark.out.attention import UNKNOWN_TOPICS, list_attention_items
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
     from pyspark.sql import DataFrame
@@ -69,6 +69,10 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
     rows.sort(key=lambda row: row["project"])
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
+    for row in rows:
+        row["failing_since"] = None
+    for row, since in _find_failing_since(made.tenants, rows, windows):
+        row["failing_since"] = since
     noticed = list_attention_items(rows, about.targets, about.env, about.topics)
     shown = _choose_shown(rows, [item["project"] for item in noticed], most_points // len(windows))
     return content | {
@@ -83,6 +87,31 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
         },
         "noisy": [plain(each.asDict()) for each in made.noisy.where(F.col("window_end") == latest).collect()],
     }
+
+
+def _find_failing_since(
+    tenants: DataFrame, rows: Sequence[Row], windows: Sequence[datetime]
+) -> Iterator[tuple[Row, datetime]]:
+    """Yield the tenants of which everything fails in the latest window, with the start of the first of the windows in a
+    row in which nothing succeeded.
+    """
+    failing = {row["project"]: row for row in rows if not row["handled"] and row["retried"] + row["dead"]}
+    if not failing:
+        return
+    past = tenants.where(F.col("project").isin([*failing])).select(
+        "project", "window_start", "window_end", "handled", (F.col("retried") + F.col("dead")).alias("failed")
+    )
+    found: dict[str, dict[datetime, Any]] = {}
+    for each in past.collect():
+        found.setdefault(each.project, {})[each.window_end] = each
+    for project, row in failing.items():
+        since = row["window_start"]
+        for end in reversed(windows):
+            window = found[project].get(end)
+            if window is None or window.handled or not window.failed:
+                break
+            since = window.window_start
+        yield row, since
 
 
 def plain(value: Any) -> Any:

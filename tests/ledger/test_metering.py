@@ -12,9 +12,9 @@ from evenlane.engine.core.records.meter_record import decode
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.schemas import ENDED
 from evenlane.spark.reports.grains import grains
 from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.schemas import ENDED
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD

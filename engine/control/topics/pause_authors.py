@@ -13,8 +13,9 @@ from evenlane.engine.errors import ConfigError
 from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from evenlane.engine.control.topics.history import ChangeEntry
     from evenlane.ring.coordination.ports import Coordination
 
 _MOST = 1_000  # projects
@@ -49,11 +50,16 @@ class PauseAuthors:
             found = await self._coordination.list(names.key(self._env, "history", project, ""))
         except CoordinationError:
             return ""
-        for entry in read_history(self._env, project, found.items).entries:
-            if "state" in entry.changes:
-                by = f" by {entry.by}" if entry.by else ""
-                return f"{by}{_since(entry.at)}" if entry.changes["state"][1] == "paused" else ""
-        return ""
+        return describe_pause(read_history(self._env, project, found.items).entries)
+
+
+def describe_pause(entries: Iterable[ChangeEntry]) -> str:
+    """Return who paused a topic, from its history, newest first; empty if that doesn't say."""
+    for entry in entries:
+        if "state" in entry.changes:
+            by = f" by {entry.by}" if entry.by else ""
+            return f"{by}{_since(entry.at)}" if entry.changes["state"][1] == "paused" else ""
+    return ""
 
 
 def _since(at: str) -> str:
