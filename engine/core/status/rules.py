@@ -112,7 +112,7 @@ def endpoint(facts: StatusFacts) -> Status | None:
 
 def over_quota(facts: StatusFacts) -> Status | None:
     qps, arriving = facts.qps, facts.rates.arriving
-    if not qps or main_reason(facts.reasons) != "quota" or arriving <= _OVER * qps:
+    if facts.state != "active" or not qps or main_reason(facts.reasons) != "quota" or arriving <= _OVER * qps:
         return None
     times = figure(round(arriving / qps, 1))
     sentence = (

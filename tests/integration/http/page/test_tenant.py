@@ -223,7 +223,6 @@ async def test_pause_starts_no_second_round_of_requests(seen, node):
         await answered(page, 2)
         await answered(page, 1)
         await page.clock.fast_forward(_WHY_MS)
-        await expect(page.locator(".statuses .chip")).to_have_text("paused")
         assert ["/api/why/small"] * 4 == [path for path in await page.evaluate("window.asked") if "why" in path]
         await expect(page.get_by_role("button", name="Resume", exact=True)).to_be_visible()
 
