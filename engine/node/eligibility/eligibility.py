@@ -169,6 +169,8 @@ class Eligibility:
 
     def _due(self, queue: Queue, place: MessageRef, generation: int) -> None:
         place.lane.marks.clear_due(place.sequence)
+        if place.lane.generation == generation:
+            queue.stats.arrived += 1  # its failed attempt counts as a departure
         self._again(queue, place, generation)
 
     def _again(self, queue: Queue, place: MessageRef, generation: int) -> None:

@@ -130,6 +130,23 @@ async def test_retry_of_ordered_topic_runs_on_time(world):
     assert times[-1] - times[0] < 0.9
 
 
+async def test_retry_of_ordered_topic_arrives_again(world):
+    """X12: its failed attempt counts as a departure, although the message stays in its stream."""
+    fails = iter([True, True, False])
+
+    async def act(message):
+        if next(fails):
+            raise RuntimeError("two attempts fail")
+
+    world.act = act
+    await world.put_key("a")
+    node = await world.node(world.handle)
+    await until(lambda: world.handled)
+    (queue,) = node.queues.of_project("acme")
+    await until(lambda: queue.stats.handled)
+    assert (3, 1, 2) == (queue.stats.arrived, queue.stats.handled, queue.stats.retried)
+
+
 async def test_key_is_ordered_across_lane_and_delay_stream(world):
     """K1: one message of a key runs at a time, and delayed ones run in the order of their due times."""
     draw = random.Random(3)
