@@ -6,6 +6,8 @@ from array import array
 from operator import add, sub
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
+
 from evenlane.engine.core.stats.backlog_trend import BacklogTrend
 from evenlane.engine.core.stats.flow_counts import FlowCounts
 from evenlane.engine.core.stats.forecast import LONG, LONG_APART, LONGEST, Sample, SampleHistory, measure_rates
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.records.backlog_answer import Rates
 
-_APART = 1_000_000_000  # ns between two samples
+_SECOND = 1_000_000_000
+_APART = _SECOND  # ns between two samples
 
 
 class TenantFlow(NamedTuple):
@@ -115,6 +118,11 @@ class GrowthRates:
         first = self._history.find_before(now, max(LONGEST, 2 * round_ns))
         self._history.add(sample)
         return None if first is None else measure_rates(first, sample)
+
+    def prolong(self, rates: Rates, until: int) -> Rates:
+        """Return the last rates as of `until`: nothing has moved, neither while they were measured nor since then."""
+        seconds = rates.seconds + max(0, until - self.at) / _SECOND
+        return replace(rates, seconds=max(rates.seconds, min(seconds, LONGEST / _SECOND)))
 
     def measure_long(self, until: int) -> Rates | None:
         """Measure over a minute to one and a half, or as long as there are samples. Nothing has grown between the last

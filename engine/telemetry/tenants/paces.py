@@ -9,8 +9,11 @@ from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.flows import GrowthRates
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from evenlane.engine.core.records.backlog_answer import Rates
     from evenlane.engine.core.stats.backlog_trend import BacklogTrend
+    from evenlane.engine.telemetry.tenants.backlog import TenantBacklog
     from evenlane.engine.telemetry.tenants.flows import TenantFlow
 
 Place = tuple[str, int]
@@ -50,6 +53,21 @@ class Paces:
         elif pace.at < self.ended:
             pace.note_rest(self.ended)
         return pace.measure(now, counted, round_ns)
+
+    def rates_of(self, label: str, table: Mapping[Place, TenantBacklog]) -> Rates | None:
+        """Return the rates of all priorities together as of the last round, None while one is unknown. Rounds skip a
+        backlog at rest, whose rates have been zero ever since.
+        """
+        found: list[Rates] = []
+        for band in range(self._bands):
+            tenant_backlog, pace = table.get((label, band)), self._known.get((label, band))
+            if tenant_backlog is None or tenant_backlog.rates is None:
+                return None
+            rates = tenant_backlog.rates
+            if pace is not None and tenant_backlog.is_at_rest:
+                rates = pace.prolong(rates, self.ended)
+            found.append(rates)
+        return add_rates(found)
 
     def measure_long(self, label: str) -> Rates | None:
         """Return the rates of all priorities together, over a minute to one and a half if the node has been counting

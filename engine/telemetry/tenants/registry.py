@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from evenlane.engine.core.stats.forecast import add_rates
 from evenlane.engine.telemetry.metric_names import OTHER
 from evenlane.engine.telemetry.tenants.backlog import TenantBacklog, forecast
 from evenlane.engine.telemetry.tenants.fairness import COMPETES, Round, Usage
@@ -100,11 +99,7 @@ class TenantRegistry:
         """Return the rates of all priorities together as of the last round; None while one is unknown, or if the
         project has no label of its own.
         """
-        if project == OTHER:
-            return None
-        found = [self.table.get((project, band)) for band in range(len(self.priorities))]
-        rates = [each.rates for each in found if each is not None and each.rates is not None]
-        return add_rates(rates) if len(rates) == len(found) else None
+        return None if project == OTHER else self.paces.rates_of(project, self.table)
 
     # ---- one round
 

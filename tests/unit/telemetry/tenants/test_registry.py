@@ -187,6 +187,20 @@ def test_rates_are_measured_over_long_rounds():
     assert 1.0 == known.table["acme", 1].rates.arriving
 
 
+def test_rates_of_a_project_at_rest_are_over_the_time_of_its_rest():
+    """X12: rounds skip it, but its rates are zero over all that time, up to half a minute."""
+    known = tenants()
+    known.projects = {"acme"}
+    seconds = []
+    for at in (0, 1, 2, 12, 100):
+        go_round(known, at, *([] if at > 1 else [look(flow=(5, 5))]))
+        rates = known.rates_of("acme")
+        seconds.append(rates and rates.seconds)
+        assert rates is None or 0.0 == rates.arriving == rates.leaving
+    assert [None, 1.0] == seconds[:2]
+    assert [2.0, 12.0, 30.0] == [pytest.approx(each) for each in seconds[2:]]
+
+
 # ---- bounds
 
 
