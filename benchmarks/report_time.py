@@ -87,7 +87,8 @@ def compare(url: str, repeat: int) -> dict[str, Any]:
 
 def warm(url: str, repeat: int) -> dict[str, Any]:
     """Make reports of the same records in one session; the first isn't counted."""
-    from evenlane.spark.jobs.report import ReportRequest, make  # noqa: PLC0415 - they bring Spark
+    from evenlane.spark.jobs.report import make  # noqa: PLC0415 - they bring Spark
+    from evenlane.spark.jobs.request import ReportRequest  # noqa: PLC0415
     from evenlane.spark.session import session  # noqa: PLC0415
 
     taken: list[float] = []

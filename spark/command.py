@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.status import TopicStatus
-    from evenlane.spark.jobs.report import ReportFiles, ReportRequest
+    from evenlane.spark.jobs.report import ReportFiles
+    from evenlane.spark.jobs.request import ReportRequest
     from evenlane.spark.reports.targets import Targets
 
 _SECOND = 1_000_000_000
@@ -48,6 +49,12 @@ _Targets = Annotated[
     typer.Option("--targets", metavar="P=TIME,...", help="How long a message may wait, for example high=30s,empty=2h."),
 ]
 _Master = Annotated[str | None, typer.Option("--master", metavar="URL", help="Spark master; this process if left out.")]
+_Page = Annotated[
+    str, typer.Option("--page", metavar="URL", help="Address of a node's status page, for links from the report.")
+]
+_Runbooks = Annotated[
+    str, typer.Option("--runbooks", metavar="URL", help="Address of your copy of the runbooks, for links.")
+]
 
 
 @common
@@ -62,6 +69,8 @@ def report(
     until: _Until = None,
     targets: _Targets = None,
     master: _Master = None,
+    page: _Page = "",
+    runbooks: _Runbooks = "",
     as_json: Json = False,
 ) -> None:
     """Report each tenant's backlog, why it waits, for how long, and what to do about it.
@@ -84,12 +93,15 @@ def report(
 
     if (why := find_missing()) is not None:
         raise EvenlaneError(why)
-    from evenlane.spark.jobs.report import ReportRequest, ask, check
+    from evenlane.spark.jobs.report import ask, check
+    from evenlane.spark.jobs.request import ReportRequest
+    from evenlane.spark.out.document import ReportLinks
 
     wanted = ReportRequest(
         out=out, env=settings.env, source=_source(settings), window=window,
         formats=[each.strip() for each in formats.split(",")],
         archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
+        links=ReportLinks(_address("--page", page), _address("--runbooks", runbooks)),
     )  # fmt: skip
     check(wanted)
     ask(wanted)
@@ -106,6 +118,13 @@ def report(
         print(out / name)  # noqa: T201
     tenants, quotas = _format_count(content["tenants"], "tenant"), _format_count(content["quotas"], "quota")
     print(f"{tenants}, {late:,} late, {quotas} to change")  # noqa: T201
+
+
+def _address(option: str, text: str) -> str:
+    """Return an address for a link. Raises ConfigError: a link must lead to a page, and run nothing."""
+    if text and not text.startswith(("http://", "https://")):
+        raise ConfigError(f"{option}: {text!r} is no address of a page: it must begin with http:// or https://")
+    return text
 
 
 def _format_count(things: Sized, word: str) -> str:

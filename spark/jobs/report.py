@@ -13,7 +13,6 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pyspark.sql import functions as F  # noqa: N812 - the usual name
@@ -26,6 +25,15 @@ from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
 from evenlane.spark.jobs.ingest import FEW_RECORDS, count_messages, ingest, keep_few, read_few
+from evenlane.spark.jobs.request import (
+    FORMATS,
+    Period,
+    ReportRequest,
+    options_of_dead,
+    options_of_meter,
+    period_of,
+    range_of,
+)
 from evenlane.spark.jobs.table_store import TableStore
 from evenlane.spark.out import place
 from evenlane.spark.out.attention import KnownTopics
@@ -35,9 +43,7 @@ from evenlane.spark.out.quotas import apply_form, read_topics
 from evenlane.spark.reports.grains import grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
-from evenlane.spark.reports.schemas import LEAD_S
 from evenlane.spark.reports.spans import SPANS
-from evenlane.spark.reports.targets import Targets
 from evenlane.spark.reports.tenants import recommended, tenants
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.session import session, small_input
@@ -55,28 +61,7 @@ if TYPE_CHECKING:
 
     from evenlane.spark.jobs.ingest import Records
 
-FORMATS = ("html", "parquet", "json")
 _FILES = ("report.html", "report.json", "tenants.parquet", "quotas.json")
-_WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # windows reported by default
-
-
-class ReportRequest(NamedTuple):
-    """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
-    `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown. `paused_by`
-    says who paused topics, by project.
-    """
-
-    out: Path
-    env: str
-    source: Mapping[str, str] | None
-    window: str = "1h"
-    formats: Sequence[str] = FORMATS
-    archive: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    targets: Targets = Targets()
-    topics: Mapping[str, Mapping[str, Any]] | None = None
-    paused_by: Mapping[str, str] = MappingProxyType({})
 
 
 class SessionFactory(Protocol):
@@ -99,7 +84,7 @@ def check(wanted: ReportRequest) -> None:
     wrong = [name for name in wanted.formats if name not in FORMATS]
     if wrong or not wanted.formats:
         raise ConfigError(f"--format: there is no format {(wrong or [''])[0]!r}: there are {', '.join(FORMATS)}")
-    since, until = _range(wanted, datetime.now(UTC))
+    since, until = range_of(wanted, datetime.now(UTC))
     since = wanted.since or since
     if since >= until:
         raise ConfigError(f"--since ({plain(since)}) must be before --until ({plain(until)})")
@@ -114,19 +99,11 @@ def ask(wanted: ReportRequest) -> None:
             present(server, options)
 
 
-class Period(NamedTuple):
-    """When a report is made, and what it is on. `since` is the start of a window."""
-
-    now: datetime
-    since: datetime
-    until: datetime
-
-
 def make(spark: SparkSession, wanted: ReportRequest, announce: Callable[[str, float], None]) -> ReportFiles:
     """Make a report in a running session. The previous report stays in the folder until the new one is complete.
     `announce` is called at each step with its name and the share done. Raises EvenlaneError.
     """
-    period = _period(wanted)
+    period = period_of(wanted)
     with place.stage(wanted.out, _FILES) as staging:
         return _make(spark, wanted, period, staging, announce, None)
 
@@ -139,8 +116,8 @@ def write(
     """Make a report in a session of its own, which `opened` starts. The session ends
     before the scratch folder is cleaned up, since its interrupted tasks would still write there.
     """
-    period = _period(wanted)
-    given = _options_of_meter(wanted, period)
+    period = period_of(wanted)
+    given = options_of_meter(wanted, period)
     count = None if wanted.archive else count_messages(given)
     small = count is not None and count <= FEW_RECORDS
     announce("starting Spark" if count is None else f"starting Spark for {format_count(count, 'record')}", 0.0)
@@ -180,7 +157,7 @@ def _make(
         made = DocumentInput(found, noisy(found), quality(known, found, span, period.since, end))
         about = ReportProperties(
             wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets,
-            KnownTopics(wanted.topics, wanted.paused_by),
+            KnownTopics(wanted.topics, wanted.paused_by), wanted.links,
         )  # fmt: skip
         content = document(made, about)
         content["quotas"] = _quotas(found, content["to"])
@@ -196,32 +173,6 @@ def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
     return [plain(each.asDict()) for each in recommended(seen).orderBy("project").collect()]
 
 
-def _range(wanted: ReportRequest, now: datetime) -> tuple[datetime, datetime]:
-    """Return the time range, starting with a whole window."""
-    length = SPANS[wanted.window].window_s
-    until = wanted.until or now
-    since = wanted.since or until - timedelta(seconds=length * (_WINDOWS[wanted.window] - 1))
-    return datetime.fromtimestamp(since.timestamp() // length * length, UTC), until
-
-
-def _period(wanted: ReportRequest) -> Period:
-    """Return the period. It ends now: the stream grows meanwhile, and all reads must see the same messages."""
-    now = datetime.now(UTC)
-    return Period(now, *_range(wanted, now))
-
-
-def _options_of_meter(wanted: ReportRequest, period: Period) -> dict[str, str]:
-    since = period.since - timedelta(seconds=LEAD_S)
-    options = {"what": "meter", "since": _instant(since), "until": _instant(period.until), **(wanted.source or {})}
-    return options | ({"archive": wanted.archive} if wanted.archive else {})
-
-
-def _options_of_dead(source: Mapping[str, str], period: Period) -> dict[str, str]:
-    """Return options for dead letters, of which there may be no stream yet."""
-    since, until = _instant(period.since), _instant(period.until)
-    return {"what": "dead", "missing": "empty", "since": since, "until": until, **source}
-
-
 def _records(
     spark: SparkSession,
     wanted: ReportRequest,
@@ -230,7 +181,7 @@ def _records(
     early: Future[pa.Table | None] | None,
 ) -> Records:
     """Return the records: `early` if they are being read already and aren't too many."""
-    given = _options_of_meter(wanted, period)
+    given = options_of_meter(wanted, period)
     few = early.result() if early is not None else read_few(given, METER)
     return keep_few(spark, few) if few is not None else ingest(spark, given, scratch)
 
@@ -239,7 +190,7 @@ def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFra
     """Read dead letters. Without a source there are none."""
     if wanted.source is None:
         return spark.createDataFrame([], DEAD)
-    options = _options_of_dead(wanted.source, period)
+    options = options_of_dead(wanted.source, period)
     few = read_few(options, DEAD)
     if few is not None:
         return spark.createDataFrame(few, DEAD)
@@ -249,10 +200,6 @@ def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFra
 
 def _sizes(records: Records) -> str:
     return f"{format_count(records.tally.records, 'record')} with {format_count(records.tally.rows, 'row')}"
-
-
-def _instant(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _write(folder: Path, wanted: ReportRequest, content: Mapping[str, Any]) -> list[str]:

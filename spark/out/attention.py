@@ -5,6 +5,7 @@ surface (engine/core/status), and forecasts.
 from __future__ import annotations
 
 from datetime import UTC
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.core.records.backlog_answer import Rates
@@ -26,6 +27,14 @@ _STILL = frozenset({"paused"})
 _TONES = {"critical": "fault", "warning": "limit", "info": "calm"}
 _SECOND = 1_000_000_000
 
+RUNBOOKS = MappingProxyType({
+    "no_owner": "evenlanepartitionunowned", "no_topic": "evenlanenotopic", "no_handler": "evenlanenohandler",
+    "stuck": "evenlanecopiesstuck", "failing": "evenlanemostfail", "expiring": "evenlanemessagesexpire",
+    "endpoint": "evenlaneendpointpauses", "over_quota": "evenlaneoverquota", "late": "evenlanebacklogold",
+    "paused": "evenlanepaused", "will_miss": "evenlanebacklogwontempty", "dead_letters": "evenlanedeadlettersrising",
+})  # fmt: skip
+"""The section of docs/how-to/runbooks.md for each status."""
+
 
 class KnownTopics(NamedTuple):
     """What etcd says of topics, by project: complete specs, None if unknown; and who paused those that are paused."""
@@ -42,9 +51,13 @@ def list_attention_items(
 ) -> list[Row]:
     """Return items, most urgent first. `tenants` are those of the latest window, with `failing_since` (None: unknown)
     if it has been computed. `severity` and `status` are those of engine/core/status; a forecast has the status
-    `will_miss`. `tone` is the colour.
+    `will_miss`. `tone` is the colour, `runbook` the section of the runbooks.
     """
-    items = [item for tenant in tenants for item in _list_items(tenant, targets, env, known)]
+    items = [
+        {**item, "runbook": RUNBOOKS.get(item["status"])}
+        for tenant in tenants
+        for item in _list_items(tenant, targets, env, known)
+    ]
     return sorted(items, key=lambda item: (item.pop("urgency"), -item.pop("weight"), item["project"]))
 
 

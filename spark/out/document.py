@@ -38,6 +38,13 @@ class DocumentInput(NamedTuple):
     quality: DataFrame
 
 
+class ReportLinks(NamedTuple):
+    """Addresses that the page links to: a node's status page, and the page of runbooks; empty: none."""
+
+    page: str = ""
+    runbooks: str = ""
+
+
 class ReportProperties(NamedTuple):
     """Properties of a report. `window` is the requested name, such as `1h`; `length` is its duration; `topics` are
     those that etcd has.
@@ -49,6 +56,7 @@ class ReportProperties(NamedTuple):
     length: timedelta
     targets: Targets
     topics: KnownTopics = UNKNOWN_TOPICS
+    links: ReportLinks = ReportLinks()
 
 
 def document(made: DocumentInput, about: ReportProperties, most_points: int = MOST_POINTS) -> Row:
@@ -60,6 +68,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
         "made_at": plain(about.made_at), "env": about.env, "window": about.window,
         "window_s": about.length.total_seconds(), "from": None, "to": None,
         "attention": [], "tenants": [], "windows": {"ends": [], "of": {}, "left_out": 0}, "noisy": [], "quality": [],
+        "links": {"page": about.links.page.rstrip("/"), "runbooks": about.links.runbooks},
     }  # fmt: skip
     content["quality"] = [plain(each.asDict(recursive=True)) for each in made.quality.orderBy("window_end").collect()]
     if not windows:

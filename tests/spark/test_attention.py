@@ -2,9 +2,13 @@
 
 from datetime import UTC, datetime
 
-from evenlane.spark.out.attention import UNKNOWN_TOPICS, KnownTopics, list_attention_items
+from evenlane.engine.core.status.status import NAMES
+from evenlane.spark.out.attention import RUNBOOKS, UNKNOWN_TOPICS, KnownTopics, list_attention_items
 from evenlane.spark.reports.targets import Targets
 from tests.spark import sample
+from tests.support import ROOT
+
+PAGE = ROOT / "docs" / "how-to" / "runbooks.md"
 
 HEALTHY = {
     "late": False, "miss_at": None, "dead": 0, "retried": 0, "dead_letters": 0, "advice": "keep", "causes": [],
@@ -88,3 +92,10 @@ def test_most_urgent_come_first():
     ]
     found = [item["project"] for item in list_attention_items(rows, Targets(), "online")]
     assert ["failing", "late", "soon", "note"] == found
+
+
+def test_each_item_has_a_runbook():
+    """X13: a section of the runbooks for each status that the report lists."""
+    sections = {line[3:].lower() for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("## ")}
+    assert {*RUNBOOKS.values()} <= sections
+    assert {*NAMES} - {*RUNBOOKS} == {"deleted", "draining", "waiting", "ok"}

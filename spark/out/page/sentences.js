@@ -23,9 +23,10 @@ export function attention() {
 }
 
 /** A chip and the sentences of an item of the report's attention. */
-export function itemOf({ tone, label, sentence, remedy }, ...before) {
+export function itemOf({ tone, label, sentence, remedy, runbook }, ...before) {
+  const more = report.links.runbooks && runbook ? [" ", el("a", { href: `${report.links.runbooks}#${runbook}`, text: "Runbook" })] : [];
   return [el("span", { class: "chip", "data-tone": tone, text: label }), el("div", {},
-    el("p", {}, ...before, ...worded(`${sentence}.`)), remedy ? el("p", { class: "muted" }, ...worded(`To do: ${remedy}.`)) : null)];
+    el("p", {}, ...before, ...worded(`${sentence}.`)), remedy ? el("p", { class: "muted" }, ...worded(`To do: ${remedy}.`), ...more) : null)];
 }
 
 export function quality() {

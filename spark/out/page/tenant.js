@@ -14,6 +14,7 @@ export function tenantView(tenant) {
   return el("div", { class: "one" },
     el("p", { class: "back" }, el("a", { href: "#/", text: "← All tenants" })),
     el("h1", { text: tenant.project, tabindex: -1 }),
+    report.links.page ? el("p", { class: "back" }, el("a", { href: `${report.links.page}/#/tenant/${encodeURIComponent(tenant.project)}`, text: "Now, on the status page" })) : null,
     attentionOf(tenant),
     figures(tenant),
     el("div", { class: "pair" }, advice(tenant), causes(tenant)),
