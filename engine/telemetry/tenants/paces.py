@@ -21,7 +21,8 @@ Place = tuple[str, int]
 
 
 class Paces:
-    """Measures places over rounds. `ended` is when the last round ended, monotonic ns.
+    """Measures places over rounds. `looked` is when the last round began to look, monotonic ns: what has come since
+    then isn't counted, however long the round took.
 
     Invariant: what is known of a place was measured under the present circumstances: `clear` and `forget` discard the
     rest.
@@ -30,7 +31,7 @@ class Paces:
     def __init__(self, bands: int) -> None:
         self._bands = bands
         self._known: dict[Place, GrowthRates] = {}
-        self.ended = 0
+        self.looked = 0
 
     def __contains__(self, place: Place) -> bool:
         return place in self._known
@@ -50,8 +51,8 @@ class Paces:
         pace = self._known.get(place)
         if pace is None:
             pace = self._known[place] = GrowthRates()
-        elif pace.at < self.ended:
-            pace.note_rest(self.ended)
+        elif pace.at < self.looked:
+            pace.note_rest(self.looked)
         return pace.measure(now, counted, round_ns)
 
     def rates_of(self, label: str, table: Mapping[Place, TenantBacklog]) -> Rates | None:
@@ -65,7 +66,7 @@ class Paces:
                 return None
             rates = tenant_backlog.rates
             if pace is not None and tenant_backlog.is_at_rest:
-                rates = pace.prolong(rates, self.ended)
+                rates = pace.prolong(rates, self.looked)
             found.append(rates)
         return add_rates(found)
 
@@ -74,7 +75,7 @@ class Paces:
         for as long; None otherwise, or for the label of all other projects.
         """
         paces = [self._known.get((label, band)) for band in range(self._bands)]
-        rates = [found for pace in paces if pace is not None and (found := pace.measure_long(self.ended)) is not None]
+        rates = [found for pace in paces if pace is not None and (found := pace.measure_long(self.looked)) is not None]
         return add_rates(rates) if label != OTHER and len(rates) == len(paces) else None
 
     def trends(self, label: str) -> list[BacklogTrend | None]:

@@ -199,10 +199,11 @@ class TenantRegistry:
             for band in range(len(self.priorities)):
                 self._complete((label, band))  # a place with a counter gets all other figures, too
         self._resolve(came, store_now)
-        yield from self._measure(now)
+        looked = now if self._began is None else self._began  # what has come since then isn't counted yet
+        yield from self._measure(looked)
         yield from self._forecast(now, topic_of, part_of)
         yield from self.loads.measure(now, self.usage, topic_of, part_of)
-        self.paces.ended = now
+        self.paces.looked = looked
         kept = {
             place: tenant_backlog for place, tenant_backlog in self.table.items() if place[0] in self._labels_at_rest
         }
@@ -245,14 +246,14 @@ class TenantRegistry:
                     tenant_backlog.note_arrival(at)
             tenant_backlog.note_age(store_now)
 
-    def _measure(self, now: int) -> Iterator[None]:
+    def _measure(self, looked: int) -> Iterator[None]:
         round_ns = int(self.round_s * _SECOND)
         for place, tenant_backlog in self._round.items():
             if place in self._at_rest:
                 continue
             yield
             counted = self.counted.get(place, TenantFlow())
-            tenant_backlog.rates = self.paces.measure(place, now, counted, round_ns)
+            tenant_backlog.rates = self.paces.measure(place, looked, counted, round_ns)
 
     # ---- forecast
 

@@ -201,6 +201,16 @@ def test_rates_of_a_project_at_rest_are_over_the_time_of_its_rest():
     assert [2.0, 12.0, 30.0] == [pytest.approx(each) for each in seconds[2:]]
 
 
+def test_rates_are_over_the_time_between_looks():
+    """X12: a round that reads from a slow store ends late, and has counted nothing since its look."""
+    known = tenants()
+    for at, took in ((0, 0.0), (1, 0.0), (2, 0.5), (3, 0.0)):
+        go_round(known, at, look(flow=(100 * at, 100 * at)), took=took)
+        rates = known.rates_of("acme")
+        assert rates is None or (100.0, 100.0) == (rates.arriving, rates.handled)
+    assert rates is not None
+
+
 # ---- bounds
 
 
