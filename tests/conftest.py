@@ -60,7 +60,7 @@ def _default_logging() -> Iterator[None]:
     structlog.contextvars.clear_contextvars()  # `run` binds its node's id
 
 
-_NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py")
+_NEED_SPARK = ("tests/spark/", "tests/ledger/test_metering.py", "tests/ledger/test_surfaces_report.py")
 _BY_FILE = ("tests/unit/", "tests/integration/")
 _NEED_BROWSER = "tests/integration/http/page/"
 _SPARK_TIMEOUT_S = 1_200

@@ -6,11 +6,8 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.records.meter_record import decode
-from evenlane.engine.store.jetstream.client.connection import Connection
-from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.grains import grains
 from evenlane.spark.reports.quality import quality
@@ -19,6 +16,7 @@ from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD
 from tests.ledger.cluster import ProcessCluster
+from tests.ledger.meter import meter_bodies
 from tests.ledger.puts import some
 from tests.support.meter_totals import Totals, rows, totals
 from tests.support.until import until
@@ -27,20 +25,6 @@ pytestmark = pytest.mark.real
 
 EVERY_S = 0.5
 LATE_NS = 3_000_000_000  # between a handler's entry and the node's own count; over a second on a busy machine
-
-
-async def meter_records(cluster: ProcessCluster) -> list[bytes]:
-    """All records so far."""
-    stream = names.meter_stream("online")
-    connection = Connection(NatsOptions(cluster.settings.nats), "ledger test")
-    await connection.open()
-    try:
-        last = (await connection.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
-        asked = [b'{"seq":%d}' % sequence for sequence in range(1, last + 1)]
-        replies = await asyncio.gather(*(connection.ask(f"$JS.API.DIRECT.GET.{stream}", each) for each in asked))
-        return [reply.body for reply in replies]
-    finally:
-        await connection.close()
 
 
 def ended(cluster: ProcessCluster) -> Counter[str]:
@@ -59,7 +43,7 @@ async def in_the_end(cluster: ProcessCluster, expected: Totals) -> Totals:
     found: list[Totals] = []
 
     async def reported_totals() -> bool:
-        found[:] = [totals(rows(await meter_records(cluster)))]
+        found[:] = [totals(rows(await meter_bodies(cluster)))]
         now = found[0]
         return (now.arrived, now.waiting) == (expected.arrived, expected.waiting) and all(
             now.ended[what] == count for what, count in expected.ended.items()
@@ -74,7 +58,7 @@ async def all_reported(cluster: ProcessCluster, node: str) -> None:
     since = time.time_ns()
 
     async def reported_totals() -> bool:
-        records = [decode(body) for body in await meter_records(cluster)]
+        records = [decode(body) for body in await meter_bodies(cluster)]
         return any(each.node == node and each.at - each.span > since for each in records)
 
     await until(reported_totals, 60, f"{node} to report all")
@@ -144,7 +128,7 @@ async def test_totals_miss_only_the_last_interval_of_a_killed_node(tmp_path, req
         await busy(cluster, "killed", kill())
         ledger = ended(cluster)
         await all_reported(cluster, "b")
-        found = rows(await meter_records(cluster))
+        found = rows(await meter_bodies(cluster))
         reported_totals = totals(found)
         last = max(row.at for row in found if row.node == "a") - (time.time_ns() - now_ns()) - LATE_NS
         late = [each for each in cluster.entries() if (each.pid, each.what) == (a.pid, "ok") and each.at > last]

@@ -1,0 +1,61 @@
+"""Known loads on real nodes: every surface shows what the ledger has counted, and none contradicts another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from evenlane.engine.base.clock import now_ns
+from tests.ledger.cli import evenlane
+from tests.ledger.flow_loads import FlowLedger, RunningLoads
+from tests.ledger.surface_world import LOADS, SECOND, SurfaceWorld
+from tests.ledger.surfaces import Surfaces
+from tests.ledger.world import ProcessWorld
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.real
+
+
+async def check_top(world: SurfaceWorld) -> None:
+    """`top --json` and `why --json` show what the page does."""
+    top = await evenlane(world.world, "top")
+    seen = await world.read()
+    for tenant in top["tenants"]:
+        shown = seen.overview[tenant["project"]]
+        for name in ("state", "backlog", "in_flight", "reason"):
+            assert shown[name] == tenant[name], tenant["project"]
+        assert shown["status"]["name"] == tenant["status"]["name"]
+    why = await evenlane(world.world, "why", "paused")
+    for name in ("state", "backlog", "in_flight"):
+        assert seen.why["paused"][name] == why[name]
+    assert seen.why["paused"]["status"]["label"] == why["status"]["label"]
+
+
+async def test_surfaces_show_what_the_ledger_has_counted(tmp_path: Path) -> None:
+    """X12, X13: under steady, failing, expiring, paused, delayed and other loads at the same time, and at rest."""
+    async with ProcessWorld(tmp_path, lease_ttl=10, meter_interval=1, partitions=4) as world:
+        node = await world.node(http_port=0)
+        ledger = FlowLedger(world, LOADS)
+        async with Surfaces(world, [node]) as surfaces:
+            shown = SurfaceWorld(world, ledger, surfaces)
+            await shown.make_topics()
+            async with RunningLoads(ledger, await world.producer()):
+                await until(lambda: len(ledger.puts["steady"]) >= 150, 60, "three seconds of the loads")
+                shown.topics["drained"]["state"] = "draining"
+                await shown.make_topics(weight=2)  # rates are measured again: the start of the loads isn't in them
+                changed = now_ns()
+                await until(lambda: ledger.puts["steady"][-1].arrives - changed > 5 * SECOND, 60, "five more seconds")
+                await shown.show_statuses()
+                seen = await shown.measured(4)
+                assert "" == "; ".join(shown.wrong_rates(seen))
+                assert "" == "; ".join(shown.wrong_ages(seen))
+            purged = await evenlane(world, "backlog", "purge", "over", "--yes")
+            assert purged
+            ledger.unbegun["over"] = "dropped"
+            await world.topics("drained", state="draining")
+            await shown.at_rest("overview", "why", "metrics")
+            await check_top(shown)
