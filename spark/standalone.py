@@ -39,12 +39,19 @@ def run(kind: str, arguments: Sequence[str]) -> int:
         given = [*arguments, *(["--work-dir", work] if kind == "worker" and "--work-dir" not in arguments else [])]
         environment = {
             **os.environ, "JAVA_HOME": str(home), "SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable,
+            "SPARK_SCALA_VERSION": _scala_version(spark_home),
         }  # fmt: skip
         command = [str(home / "bin" / "java"), "-Xmx1g", "-cp", f"{spark_home}/jars/*", _CLASSES[kind], *given]
         process = subprocess.Popen(command, env=environment)  # noqa: S603 - the arguments of who starts it
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.terminate())
         return process.wait()
+
+
+def _scala_version(spark_home: Path) -> str:
+    """Return Scala's version, without which a worker starts no executor."""
+    [core] = (spark_home / "jars").glob("spark-core_*.jar")
+    return core.name.removeprefix("spark-core_").partition("-")[0]
 
 
 def main(arguments: Sequence[str]) -> int:
