@@ -48,6 +48,7 @@ from evenlane.spark.reports.tenants import recommended, tenants
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.session import session, small_input
 from evenlane.spark.source import register
+from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.ranges import present
 
@@ -189,7 +190,7 @@ def _records(
 def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFrame:
     """Read dead letters. Without a source there are none."""
     if wanted.source is None:
-        return spark.createDataFrame([], DEAD)
+        return spark.createDataFrame(arrow_schema(DEAD).empty_table(), DEAD)
     options = options_of_dead(wanted.source, period)
     few = read_few(options, DEAD)
     if few is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.columns import floor_to, seconds, shape
@@ -89,8 +90,11 @@ def _behind(reported: Iterable[DataFrame]) -> DataFrame:
 
 
 def _named(meter: DataFrame, behind: Collection[tuple[str, int]]) -> DataFrame | None:
-    rows = [(*run, True) for run in behind]
-    return meter.sparkSession.createDataFrame(rows, "node string, run long, behind boolean") if rows else None
+    if not behind:
+        return None
+    nodes, runs = zip(*behind, strict=True)
+    table = pa.table({"node": nodes, "run": pa.array(runs, pa.int64()), "behind": [True] * len(nodes)})
+    return meter.sparkSession.createDataFrame(table)
 
 
 def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
