@@ -93,7 +93,7 @@ class ProgressDisplay:
                 self._update()
         elif self._plain and monotonic() - self._shown_at >= self._plain_every_s:
             self._shown_at = monotonic()
-            line = ", ".join(filter(None, [f"{self._what} {self._figures()}", note]))
+            line = ", ".join(filter(None, [f"{self._what} {self._figures()}".rstrip(), note]))
             print(line, file=self._stream, flush=True)
 
     def _figures(self) -> str:

@@ -38,6 +38,7 @@ def _tenant(name, number, start, length, chance):
         "arrived": round(wave * 3600), "first_puts": round(wave * 3600) - 5, "handled": round(wave * 3500),
         "retried": 5, "dead": 7 if number == 3 else 0, "expired": 0, "dropped": 0, "attempts": round(wave * 3510),
         "arrival_rate": wave, "drain_rate": wave * (0.9 if late else 1.0),
+        "handled_rate": wave * (0.9 if late else 1.0), "failed_rate": 0.0,
     }  # fmt: skip
     forecast = {
         "trend": wave * 0.1 if late else 0.0, "trend_word": "growing" if late else "steady",

@@ -83,7 +83,7 @@ async def test_meter_records_are_read_once_and_filtered(spark, tmp_path):
         shared = source(spark, world)
         none = shared.where(F.col("stored") > F.lit(datetime.now(UTC) + timedelta(hours=1)))
         assert (0, 4_504) == (none.count(), shared.count())  # a query doesn't narrow the next one
-        assert_report_reads_the_same(spark, world, tmp_path)
+        await asyncio.to_thread(assert_report_reads_the_same, spark, world, tmp_path)
         assert 0 == source(spark, world, until="1h").count()
         later = datetime.now(UTC) + timedelta(hours=1)
         assert 0 == frame.where(F.col("stored") > F.lit(later)).count()
