@@ -100,22 +100,26 @@ class Watch(threading.Thread):
 
 
 def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[str, object]:
-    from evenlane.spark.reports.grains import Grains, grains  # noqa: PLC0415
+    from evenlane.spark.jobs.table_store import TableStore  # noqa: PLC0415
+    from evenlane.spark.reports.grains import grains, merge_grains  # noqa: PLC0415
     from evenlane.spark.reports.spans import FINEST_S, SPANS  # noqa: PLC0415
     from evenlane.spark.reports.tenants import tenants  # noqa: PLC0415
 
     began, found = time.monotonic(), {}
-    made = grains(generate(spark, rows, queues), FINEST_S)
+    made = grains(generate(spark, rows, queues), FINEST_S, behind=())
     plans = [funnels(each) for each in made]
-    for name, frame in zip(Grains._fields, made, strict=True):
-        frame.write.parquet(str(folder / name))
+    known = TableStore(spark, folder, few=False).keep_grains(made)
     found["grains_s"] = round(time.monotonic() - began, 1)
-    known = Grains(*(spark.read.parquet(str(folder / name)) for name in Grains._fields))
     for name, span in SPANS.items():
         begun = time.monotonic()
-        report = tenants(known, spark.createDataFrame([], DEAD), span)
-        plans.append(funnels(report))
-        report.write.parquet(str(folder / f"tenants-{name}"))
+        store = TableStore(spark, folder / name, few=False)
+
+        def keep(frame: DataFrame, table: str, store: TableStore = store) -> DataFrame:
+            plans.append(funnels(frame))
+            return store.keep(frame, table)
+
+        merged = store.keep_grains(merge_grains(known, span.grain_s)) if span.grain_s > FINEST_S else known
+        keep(tenants(merged, spark.createDataFrame([], DEAD), span, keep=keep), "tenants")
         found[f"tenants_{name}_s"] = round(time.monotonic() - begun, 1)
     found["all_s"] = round(time.monotonic() - began, 1)
     return {"rows": rows, **found, "funnels": [step for plan in plans for step in plan]}
