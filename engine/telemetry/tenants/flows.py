@@ -110,6 +110,13 @@ class GrowthRates:
         self._history.note_rest(until)
         self._long.note_rest(until, LONG)
 
+    def note_nothing(self, since: int, until: int) -> None:
+        """Note that nothing was counted at `since`, nor until then. Call it before any measurement."""
+        nothing = Sample(since, FlowCounts())
+        self._history.add(nothing)
+        self._long.add(nothing)
+        self.note_rest(until)
+
     def measure(self, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
         """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
         self.at = now

@@ -32,6 +32,7 @@ class Paces:
         self._bands = bands
         self._known: dict[Place, GrowthRates] = {}
         self.looked = 0
+        self._since: int | None = None  # the first look under the present circumstances
 
     def __contains__(self, place: Place) -> bool:
         return place in self._known
@@ -41,16 +42,28 @@ class Paces:
 
     def clear(self) -> None:
         self._known.clear()
+        self._since = None
+
+    def end_round(self, looked: int) -> None:
+        self.looked = looked
+        if self._since is None:
+            self._since = looked
 
     def forget(self, label: str) -> None:
         for band in range(self._bands):
             self._known.pop((label, band), None)
 
-    def measure(self, place: Place, now: int, counted: TenantFlow, round_ns: int) -> Rates | None:
-        """Measure at `now` (monotonic ns). Returns None until there is an earlier sample."""
+    def measure(
+        self, place: Place, now: int, counted: TenantFlow, round_ns: int, *, is_new: bool = False
+    ) -> Rates | None:
+        """Measure at `now` (monotonic ns). Returns None until there is an earlier sample. Of a new place, earlier looks
+        have found nothing.
+        """
         pace = self._known.get(place)
         if pace is None:
             pace = self._known[place] = GrowthRates()
+            if is_new and self._since is not None:
+                pace.note_nothing(self._since, self.looked)
         elif pace.at < self.looked:
             pace.note_rest(self.looked)
         return pace.measure(now, counted, round_ns)

@@ -66,6 +66,7 @@ class TenantRegistry:
         self._weight = 0.0
         self._chosen: int | None = None
         self._grown: set[Place] = set()  # places with new counts in this round
+        self._new: set[Place] = set()  # those of them that had none before
         self._at_rest: set[Place] = set()  # places whose backlog is taken from the round before
         # Rounds skip these labels until something happens to them. Invariant: `table` has their backlogs, which are at
         # rest, and `quotas` has the quotas of those with a topic.
@@ -112,7 +113,7 @@ class TenantRegistry:
         self.loads.begin()
         self._round = {}
         self._waiting = {}
-        self._grown = set()
+        self._grown, self._new = set(), set()
         self._competing = set()
         self._indexing = 0
 
@@ -149,6 +150,8 @@ class TenantRegistry:
         for project, by_band in self._flows.end():
             label = self._labels.label_of(project)
             for band, flow in enumerate(by_band):
+                if (label, band) not in self.counted:
+                    self._new.add((label, band))
                 self.counted[label, band] = self.counted.get((label, band), TenantFlow()).plus(flow)
                 self._grown.add((label, band))
             self._labels.note_moved(project, sum(flow.moved for flow in by_band))
@@ -203,7 +206,7 @@ class TenantRegistry:
         yield from self._measure(looked)
         yield from self._forecast(now, topic_of, part_of)
         yield from self.loads.measure(now, self.usage, topic_of, part_of)
-        self.paces.looked = looked
+        self.paces.end_round(looked)
         kept = {
             place: tenant_backlog for place, tenant_backlog in self.table.items() if place[0] in self._labels_at_rest
         }
@@ -253,7 +256,8 @@ class TenantRegistry:
                 continue
             yield
             counted = self.counted.get(place, TenantFlow())
-            tenant_backlog.rates = self.paces.measure(place, looked, counted, round_ns)
+            is_new = not self.left_out and (place in self._new or place not in self.counted)
+            tenant_backlog.rates = self.paces.measure(place, looked, counted, round_ns, is_new=is_new)
 
     # ---- forecast
 

@@ -211,6 +211,19 @@ def test_rates_are_over_the_time_between_looks():
     assert rates is not None
 
 
+def test_first_messages_of_a_project_are_in_its_rates():
+    """X12: they have arrived since the look before, in which the project was unknown; not so after a takeover."""
+    known = tenants()
+    go_round(known, 0, look())
+    go_round(known, 10, look(), look("bolt", flow=(300, 200)))
+    rates = known.rates_of("bolt")
+    assert rates is not None
+    assert (30.0, 20.0, 10.0) == (rates.arriving, rates.handled, rates.seconds)
+    known.measure_again()
+    go_round(known, 11, look(), look("bolt", flow=(300, 200)), look("coil", flow=(500,)))
+    assert known.rates_of("coil") is None
+
+
 # ---- bounds
 
 
