@@ -40,8 +40,10 @@ async def test_top_on_a_running_node(world, evenlane_in_thread):
     async with connect_source(world.settings, "somebody") as source:
 
         async def both_wait():
-            backlogs = {tenant["project"]: tenant["backlog"] for tenant in (await source.overview())["tenants"]}
-            return backlogs == {"acme": 5, "bolt": 2}
+            """Until they have waited for a second, too: from then on there is a reason."""
+            tenants = {tenant["project"]: tenant for tenant in (await source.overview())["tenants"]}
+            backlogs = {name: tenant["backlog"] for name, tenant in tenants.items()}
+            return backlogs == {"acme": 5, "bolt": 2} and tenants["acme"]["reason"] == "quota"
 
         await until(both_wait, 40)
         await _json(evenlane_in_thread)
