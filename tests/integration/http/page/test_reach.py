@@ -103,7 +103,7 @@ async def test_page_is_usable_by_keyboard_alone(seen, node):
             assert ("solid", name) == (ring, name)
             if name == "acme":
                 break
-        assert {"Tenant", "Backlog", "Waits for", "Priorities"} <= {*passed}
+        assert {"Tenant", "Status", "Backlog", "Priorities"} <= {*passed}
         await keys.press("Enter")
         await expect(page.locator("h1")).to_be_focused()
         await expect(page.locator("h1")).to_have_text("acme")
