@@ -6,7 +6,7 @@ covered by data).
 The needed rate is the larger of two, plus a fifth: the arrival rate at a busy time; or the average arrival rate plus
 the rate that clears the backlog within the target. The quota is raised to the needed rate if the quota is what delays
 messages, and at least half of it was used at the busiest time (a node may have been away for part of it). A project
-that offers more than twice its quota is told so instead: a higher quota isn't the project's by right, and would take
+that offers more than 2.5 times its quota is told so instead: a higher quota isn't its own by right, and would take
 slots from others. The quota is lowered if less than half of it was used at the busiest time of a whole window of an
 hour or more: to twice the used rate, but at most by half at once, and never below 1. Otherwise it stays.
 """
@@ -22,7 +22,7 @@ HEADROOM = 1.2
 HARDLY_USED = 0.5
 HELD_UP = 0.5
 """Share of the waiting time that is due to the quota: at this share or more, the quota is what delays messages."""
-FLOOD = 2.0
+FLOOD = 2.5
 """A project that offers more than this many times its quota is a flood: no higher quota is recommended."""
 LEAST_WINDOW_S = 3600
 LEAST_QPS = 1.0

@@ -39,10 +39,15 @@ class ProcessCluster(ProcessWorld):
         self, *names: str, handler: str = "obey", within_s: float = 60.0, **settings: object
     ) -> list[NodeProcess]:
         """Start nodes at the same time, and wait until they serve."""
+        nodes = await self.spawn(*names, handler=handler, **settings)
+        await asyncio.gather(*(node.ready(within_s) for node in nodes))
+        return nodes
+
+    async def spawn(self, *names: str, handler: str = "obey", **settings: object) -> list[NodeProcess]:
+        """Start nodes without waiting for them: a partition whose owner is cut off keeps its next one from serving."""
         nodes = [self.add_node(handler, name=name, **settings) for name in names]
         for node in nodes:
             await node.spawn()
-        await asyncio.gather(*(node.ready(within_s) for node in nodes))
         return nodes
 
     async def serve(self, *names: str) -> list[NodeProcess]:

@@ -194,7 +194,7 @@ async def test_node_that_returns_within_its_lease_has_missed_nothing(tmp_path):
         await proxy.cut()
         await cluster.topics(*first, state="active")
         await cluster.topics(*then, state="paused")
-        [d] = await cluster.start("d")
+        [d] = await cluster.spawn("d")
         await until(lambda: cluster.history.value("plan/d").get("partitions"), 30, "the plan for d")
         revision = await cluster.etcdctl_put("x", b"")
         answer = await request(cluster.servers.etcd.port, "POST", "/v3/kv/compaction", {"revision": str(revision)})

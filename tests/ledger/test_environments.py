@@ -61,7 +61,7 @@ async def works(world: ProcessWorld, name: str) -> None:
     await until(all_dead, 60, "the dead letters")
     for put in rejected:
         del world.acknowledged[put.id]
-    await patiently(world, "dlq", "drop", "acme", "--all")
+    await patiently(world, "dlq", "drop", "acme", "--all", "--yes")
     await patiently(world, "why", "acme")
     await patiently(world, "plan", "show")
 

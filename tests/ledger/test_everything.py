@@ -149,7 +149,7 @@ class Story:
         stubborn = self.mix.ordered("stubborn") & self.world.acknowledged.keys()
         for project in sorted({dead_letter.project for dead_letter in self.dead_letters.values()}):
             if project.startswith("ordered"):
-                await patiently(self.world, "dlq", "drop", project, "--all")
+                await patiently(self.world, "dlq", "drop", project, "--all", "--yes")
             elif project.startswith(("plain", "late")):
                 await patiently(self.world, "dlq", "replay", project, "--all")
         self.dropped |= {own for own in self.to_be_dead() if own in self.mix.keys}

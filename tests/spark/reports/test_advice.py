@@ -48,7 +48,7 @@ def used(peak):
 
 
 def test_flood_is_not_advised_to_raise_its_quota(spark):
-    """X13: at three times its quota; at twice it still is."""
+    """X13: at three times its quota; at 1.5 times it still is."""
     waiting = {"backlog": 7_200, "used_peak": 100.0, "quota_share": 0.9, "causes": [("quota",)]}
     flood, growth = advised(
         spark,
