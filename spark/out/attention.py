@@ -96,11 +96,10 @@ def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics) -> StatusFac
     project = tenant["project"]
     cause = _cause(tenant)
     covered = tenant["covered_s"] or 0.0
-    failed = tenant["retried"] + tenant["dead"]
     rates = UNKNOWN
     if covered:
         rates = Rates(
-            tenant["arrival_rate"] or 0.0, tenant["handled"] / covered, failed / covered, covered,
+            tenant["arrival_rate"] or 0.0, tenant["handled_rate"] or 0.0, tenant["failed_rate"] or 0.0, covered,
             tenant["dead"] / covered, tenant["expired"] / covered, tenant["dropped"] / covered,
         )  # fmt: skip
     topic = (known.specs or {}).get(project, {})

@@ -26,7 +26,7 @@ _COVERED = 1 / 6
 _DIGITS = 5
 _PLOTTED = (
     "project", "window_end", "backlog", "wait_p50_s", "wait_p95_s", "wait_p99_s", "arrival_rate", "drain_rate", "qps",
-    "covered_s", "handled", "retried", "dead", "expired", "causes", "priorities",
+    "handled_rate", "failed_rate", "dead", "causes", "priorities",
 )  # fmt: skip
 
 
@@ -174,18 +174,10 @@ def _columns(series: Sequence[Any]) -> Row:
         "backlog": _nest(series, "priorities", "priority", "backlog"),
         "p50": column("wait_p50_s"), "p95": column("wait_p95_s"), "p99": column("wait_p99_s"),
         "arrival": column("arrival_rate"), "quota": column("qps"),
-        "handled": _rates(series, "handled"), "failed": _rates(series, "retried", "dead"),
+        "handled": column("handled_rate"), "failed": column("failed_rate"),
         "waited": _nest(series, "causes", "cause", "share"),
         "dead": column("dead"),
     }  # fmt: skip
-
-
-def _rates(series: Sequence[Any], *counts: str) -> list[float | None]:
-    """Return messages per second, of the time that has records."""
-    return [
-        None if row is None or not row["covered_s"] else plain(sum(row[name] for name in counts) / row["covered_s"])
-        for row in series
-    ]
 
 
 def _nest(series: Sequence[Any], array: str, key: str, value: str) -> dict[str, list[Any]]:

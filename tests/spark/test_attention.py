@@ -37,7 +37,10 @@ def test_small_steady_backlog_needs_no_attention():
 
 def test_project_of_which_everything_fails():
     """X13: it is the most urgent, with its error, and since when; not a note."""
-    failed = {"handled": 0, "retried": 30, "dead": 6, "dead_reasons": [{"reason": "RuntimeError: boom", "count": 6}]}
+    failed = {
+        "handled": 0, "handled_rate": 0.0, "retried": 30, "dead": 6, "failed_rate": 0.01,
+        "dead_reasons": [{"reason": "RuntimeError: boom", "count": 6}],
+    }  # fmt: skip
     [item] = noticed(**failed, failing_since=datetime(2026, 1, 31, 2, 14, tzinfo=UTC))
     assert ("failing", "critical", "fault", "failing 100 %") == (
         item["status"], item["severity"], item["tone"], item["label"],
@@ -88,7 +91,7 @@ def test_most_urgent_come_first():
         calm | HEALTHY | {"project": "note", "dead": 2},
         calm | late | {"project": "late"},
         calm | HEALTHY | {"project": "soon", "miss_at": calm["window_end"], "miss_priority": "mid"},
-        calm | HEALTHY | {"project": "failing", "handled": 0, "retried": 3},
+        calm | HEALTHY | {"project": "failing", "handled": 0, "handled_rate": 0.0, "retried": 3, "failed_rate": 0.1},
     ]
     found = [item["project"] for item in list_attention_items(rows, Targets(), "online")]
     assert ["failing", "late", "soon", "note"] == found

@@ -81,7 +81,7 @@ def test_report_writes_page_json_parquet_and_quotas(parameters, spark, monkeypat
     [growing] = [row for row in reported["tenants"] if row["project"] == "growing"]
     assert ("higher_priority", "raise") == (growing["top_cause"], growing["advice"])
     noticed = next(each for each in reported["attention"] if each["project"] == "growing")
-    assert ("over_quota", "over quota 2 x") == (noticed["status"], noticed["label"])
+    assert ("over_quota", "over quota 1.2 x") == (noticed["status"], noticed["label"])
     quotas = json.loads((parameters.out / "quotas.json").read_text())
     assert {"growing": {"qps": growing["recommended_qps"], "ordered": True}} == quotas
     assert [] != reported["noisy"]

@@ -26,14 +26,13 @@ function overviewOf() {
 
 function totals() {
   const sum = (name) => report.tenants.reduce((all, tenant) => all + (tenant[name] ?? 0), 0);
-  const perSecond = (name) => report.tenants.reduce((all, tenant) => all + (tenant.covered_s ? tenant[name] / tenant.covered_s : 0), 0);
   const missed = report.tenants.filter((tenant) => tenant.late).length;
   const pairs = [
     ["Waiting", count(sum("backlog")), `${count(sum("in_flight"))} in flight`],
     ["Late tenants", count(missed), missed ? `${missed === 1 ? "misses" : "miss"} a target now` : "all within their targets", missed ? "fault" : null],
     ["Arriving", `${rate(sum("arrival_rate"))}/s`, `${count(sum("first_puts"))} new, ${plural(sum("retried"), "retry", "retries")}`],
-    ["Handled", `${rate(perSecond("handled"))}/s`, `${count(sum("handled"))} in the window`],
-    ["Failed", `${rate(perSecond("retried") + perSecond("dead"))}/s`, `${count(sum("dead"))} for good`, sum("retried") + sum("dead") ? "fault" : null],
+    ["Handled", `${rate(sum("handled_rate"))}/s`, `${count(sum("handled"))} in the window`],
+    ["Failed", `${rate(sum("failed_rate"))}/s`, `${count(sum("dead"))} for good`, sum("retried") + sum("dead") ? "fault" : null],
     ["Quotas to change", count(report.quotas.length), "each tenant's page says why"],
   ];
   return el("dl", { class: "totals" }, ...pairs.map(([label, value, note, tone]) => el("div", { class: "figure", "data-tone": tone }, el("dt", { text: label }), el("dd", {}, el("span", { class: "value", text: value }), el("span", { class: "note", text: note })))));

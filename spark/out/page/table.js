@@ -15,8 +15,8 @@ const COLUMNS = [
   ["oldest", "Oldest / target", lateness, oldestCell, "How long the oldest message has waited, and how long it may wait, in the priority that is worst off."],
   ["p95", "Waits p50 / p95 / p99", (tenant) => tenant.wait_p95_s, waitsCell, "Of messages whose handler began in the window: half waited less than the first figure, 95 % less than the second, 99 % less than the third."],
   ["arrival", "Arriving", (tenant) => tenant.arrival_rate, (tenant) => rate(tenant.arrival_rate), "Messages per second."],
-  ["handled", "Handled", (tenant) => perSecond(tenant, tenant.handled), handledCell, "Messages per second that were handled."],
-  ["failed", "Failed", (tenant) => perSecond(tenant, tenant.retried + tenant.dead), failedCell, "Attempts per second that failed, retried ones and those that failed for good."],
+  ["handled", "Handled", (tenant) => tenant.handled_rate, handledCell, "Messages per second that were handled."],
+  ["failed", "Failed", (tenant) => tenant.failed_rate, failedCell, "Attempts per second that failed, retried ones and those that failed for good."],
   ["empty", "Empty in", emptyOrder, emptyIn, "When the backlog will be gone if all goes on like this."],
   ["quota", "Quota used", (tenant) => tenant.quota_used, quotaCell, "Share of the topic's QPS that was used in the window."],
   ["cause", "Waits mostly for", (tenant) => topCause(tenant)?.cause ?? "", causeCell, "words"],
@@ -107,10 +107,6 @@ function statusCell(tenant) {
   return item ? el("span", { class: "chip", "data-tone": item.tone, title: item.sentence, text: item.label }) : "";
 }
 
-function perSecond(tenant, messages) {
-  return tenant.covered_s ? messages / tenant.covered_s : null;
-}
-
 function backlogCell(tenant) {
   const past = pastOf(tenant.project);
   const trend = { growing: "↗", shrinking: "↘" }[tenant.trend_word] ?? "";
@@ -160,12 +156,12 @@ function waitsCell(tenant) {
 
 function handledCell(tenant) {
   const behind = tenant.backlog > 0 && tenant.trend_word === "growing";
-  return el("span", { class: behind ? "behind" : "", text: rate(perSecond(tenant, tenant.handled)) });
+  return el("span", { class: behind ? "behind" : "", text: rate(tenant.handled_rate) });
 }
 
 function failedCell(tenant) {
   const failed = tenant.retried + tenant.dead;
-  return el("span", { class: failed ? "wrong" : "", text: rate(perSecond(tenant, failed)) });
+  return el("span", { class: failed ? "wrong" : "", text: rate(tenant.failed_rate) });
 }
 
 function emptyOrder(tenant) {
