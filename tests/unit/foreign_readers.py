@@ -125,13 +125,13 @@ def api_answer(kind, raw):
 
 
 def posted(raw):
-    """The body of a replay request."""
+    """The body of a request to replay or drop dead letters."""
 
     async def receive():
         return {"type": "http.request", "body": raw, "more_body": False}
 
     scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
-    return asyncio.run(params.replay_of(Request(scope, receive)))
+    return asyncio.run(params.chosen(Request(scope, receive)))
 
 
 def parameters(raw):
