@@ -1,7 +1,7 @@
 """Expected results of expressions: series, and bounds of their values."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.prometheus.api import Series
@@ -61,9 +61,16 @@ def one(span: Span) -> Check:
     return Check(wrong)
 
 
-def by(labels: str, due: Mapping[str, Span], others: Span | None = None, most: int | None = None) -> Check:
+def by(
+    labels: str,
+    due: Mapping[str, Span],
+    others: Span | None = None,
+    most: int | None = None,
+    may: Collection[str] = (),
+) -> Check:
     """A series for each key of `due`: the values of `labels`, joined by blanks. Other series only within `others`, if
-    given; at most `most` series. A key `a|b` is the sum of the series that exist.
+    given, but those in `may` may have any value; at most `most` series. A key `a|b` is the sum of the series that
+    exist.
     """
     names = labels.split()
     parts = {key: key.split("|") for key in due}
@@ -76,7 +83,7 @@ def by(labels: str, due: Mapping[str, Span], others: Span | None = None, most: i
             values = [found[each] for each in parts[key] if each in found]
             if not values or math.fsum(values) not in span:
                 wrongs.append(f"{key} was expected: {span}")
-        more = sorted(key for key in found.keys() - known if others is None or found[key] not in others)
+        more = sorted(key for key in found.keys() - known - {*may} if others is None or found[key] not in others)
         wrongs += [
             f"{key} was not expected" if others is None else f"{key} was expected within {others}" for key in more
         ]
