@@ -89,8 +89,15 @@ _waiting = st.builds(
     Waiting, st.sampled_from(["high", "mid", "low"]), st.integers(0, 10**9), st.none() | st.floats(0, 1e7),
     st.sampled_from([60.0, 600.0]),
 )  # fmt: skip
+
+
+def _made(*given):
+    """Hypothesis would guess the other fields of a compiled class, of which it doesn't see the defaults."""
+    return StatusFacts(*given)
+
+
 _facts = st.builds(
-    StatusFacts, st.just("acme"), st.just("online"), st.sampled_from([None, "active", "paused", "draining"]),
+    _made, st.just("acme"), st.just("online"), st.sampled_from([None, "active", "paused", "draining"]),
     st.none() | st.floats(0.01, 1e6), st.lists(_waiting, max_size=3).map(tuple), _any_rates,
     st.dictionaries(st.sampled_from(REASONS), st.integers(1, 99), max_size=4), st.integers(0, 2), st.booleans(),
     st.booleans(), st.builds(Failure, st.text(max_size=20), st.none() | st.just(NOON)), st.none() | st.floats(0, 1e9),
