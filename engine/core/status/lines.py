@@ -24,4 +24,5 @@ def status_lines(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _headline(status: Status) -> str:
-    return status.label if status.sentence.startswith(status.label) else f"{status.label} - {status.sentence}"
+    """The sentence of some statuses begins with the label."""
+    return status.sentence if status.sentence.startswith(status.label) else f"{status.label} - {status.sentence}"
