@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 BAR = 2.0
-"""A report takes at most so many times as long as the bare session."""
+"""The highest ratio of a report's time to that of the bare session."""
 BAR_MILLION_S = 15.0
 _INTERVAL_S = 10
 _SMALL = (137, 1, 60)  # records, nodes, queues: three priorities of 20 projects

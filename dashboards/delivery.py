@@ -33,7 +33,7 @@ def dashboard() -> Dashboard:
         "Delivery",
         "Retries, dead letters, expiries, duplicates, and missing messages.",
         (
-            Section("", (shelf(4, *_build_current()), shelf(9, _table()))),
+            Section("", (shelf(4, *_build_outcomes(), *_build_losses()), shelf(9, _table()))),
             Section("Attempts", (shelf(8, *_attempts()), shelf(8, *_build_failures()))),
             Section("Given up", (shelf(8, *_build_drops()),)),
             Section("Twice, or never", (shelf(8, *_build_repeats()),)),
@@ -42,7 +42,7 @@ def dashboard() -> Dashboard:
     )
 
 
-def _build_current() -> tuple[Panel, ...]:
+def _build_outcomes() -> tuple[Panel, ...]:
     return (
         figure(
             "Success rate",
@@ -79,6 +79,11 @@ def _build_current() -> tuple[Panel, ...]:
         _build_outcome(
             "Dropped", "dropped", "Messages that people dropped in this time range, by purge or cancel.", "blue"
         ),
+    )
+
+
+def _build_losses() -> tuple[Panel, ...]:
+    return (
         figure(
             "Maybe twice",
             "Messages of all projects in this time range that may be handled twice: their handler had begun when its"

@@ -50,7 +50,7 @@ _STARTED_HERE = {
     "spark.sql.dataFrameQueryContext.enabled": "false",
 }
 _SMALL = {
-    # One task each, without shuffles. Compiling code, or planning anew after each step, takes longer than the work.
+    # One task each, without shuffles. Compiling code, or planning again after each step, takes longer than the work.
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.codegen.wholeStage": "false",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
-"""Up to so many rows (some 50 MB) the driver reads by itself, and Spark is set up for small inputs."""
+"""The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
 _FILE_ROWS = 65_536  # rows in a row group
 _MICROS = 1_000_000
 _WORDS = ["node", "project", "priority", "problem"]

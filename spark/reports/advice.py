@@ -6,9 +6,9 @@ covered by data).
 The needed rate is the larger of two, plus a fifth: the arrival rate at a busy time; or the average arrival rate plus
 the rate that clears the backlog within the target. The quota is raised to the needed rate if the quota is what delays
 messages, and at least half of it was used at the busiest time (a node may have been away for part of it). A project
-that offers more than 2.5 times its quota is told so instead: a higher quota isn't its own by right, and would take
-slots from others. The quota is lowered if less than half of it was used at the busiest time of a whole window of an
-hour or more: to twice the used rate, but at most by half at once, and never below 1. Otherwise it stays.
+that offers more than 2.5 times its quota gets no such advice: a higher quota would take slots from others. The quota is
+lowered if less than half of it was used at the busiest time of a whole window of an hour or more: to twice the used
+rate, but at most by half at once, and never below 1. Otherwise it stays.
 """
 
 from __future__ import annotations

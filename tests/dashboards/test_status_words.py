@@ -10,7 +10,7 @@ from tests.dashboards.files import ROOT, alerts
 from tests.unit.core.status.cases import CASES, facts, mid
 
 WITHOUT = {"ok", "waiting", "deleted", "draining"}
-"""Statuses that nobody needs to be told of, or that a person has just caused."""
+"""Statuses that need no alert, or that a person has just caused."""
 
 _FIGURES = re.compile(r"\d+([.,]\d+)*")
 _TEMPLATES = re.compile(r"{{.*?}}")

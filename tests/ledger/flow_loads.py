@@ -30,7 +30,7 @@ BACKOFF_NS = _SECOND // 5
 class FlowLoad:
     """A load on one project: `rate` messages per second, or `at_once` messages at the start. `topic` has fields of
     its topic. `orders` are given to its messages in turn: see `handlers.obey`. Messages that no
-    handler ever begins count as `unbegun`: a figure of the ledger. `keys`: over so many keys.
+    handler ever begins count as `unbegun`: a figure of the ledger. `keys` is the number of keys.
     """
 
     project: str

@@ -22,6 +22,7 @@ from evenlane.engine.core.stats.forecast import (
     predict_end,
     predict_resumption,
 )
+from evenlane.engine.core.wire.reason_codes import INDIRECT
 from evenlane.engine.errors import hint
 from evenlane.engine.telemetry.wait_reasons import ReasonContext, sentence
 
@@ -77,8 +78,8 @@ def _load(
     question: Question, answers: Sequence[NodeAnswer], wholes: Mapping[str, QueueCount], rates: Rates
 ) -> ForecastInput:
     everything = merge_counts(wholes.values()).reasons
-    for other in ("not_due", "higher_priority"):  # these reasons don't explain why the whole waits
-        everything.pop(other, None)
+    for indirect in INDIRECT:
+        everything.pop(indirect, None)
     oldest_s = merge_counts(wholes.values()).oldest_s
     grows = any(answer.grows for answer in answers) or (rates.is_known and is_stuck(rates.taken, oldest_s))
     return ForecastInput(

@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.stats.forecast import figure, format_spoken
+from evenlane.engine.core.wire.reason_codes import INDIRECT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SECOND = 1_000_000_000
-_ASIDE = frozenset({"higher_priority", "not_due"})  # these reasons don't explain why the whole waits
 
 
 def main_reason(reasons: Mapping[str, int]) -> str | None:
-    """Return the reason of most queues; `higher_priority` and `not_due` only if there is no other."""
-    return min(reasons, key=lambda reason: (reason in _ASIDE, -reasons[reason], reason), default=None)
+    """Return the reason of most queues; an indirect one only if there is no other."""
+    return min(reasons, key=lambda reason: (reason in INDIRECT, -reasons[reason], reason), default=None)
 
 
 def format_rate(rate: float) -> str:

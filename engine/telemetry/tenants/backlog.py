@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.engine.core.records.backlog_answer import Rates
 from evenlane.engine.core.stats.backlog_trend import is_stuck, lasting_reasons
 from evenlane.engine.core.stats.forecast import ForecastInput, is_never, predict_end
+from evenlane.engine.core.wire.reason_codes import INDIRECT
 from evenlane.engine.telemetry.tenants.flows import NOTHING, TenantFlow
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ def forecast(
 
 
 def _most_frequent(bands: Sequence[TenantBacklog]) -> str | None:
-    """Return the main reason for the whole. Waiting for a higher priority or a due time doesn't explain it."""
+    """Return the main reason for the whole, None if there are only indirect ones."""
     counts: dict[str, int] = {}
     for each in bands:
         for reason, count in each.reasons.items():
-            if reason not in {"not_due", "higher_priority"}:
+            if reason not in INDIRECT:
                 counts[reason] = counts.get(reason, 0) + count
     return max(counts, key=lambda reason: (counts[reason], reason), default=None)

@@ -23,8 +23,8 @@ _APART = _SECOND  # ns between two samples
 
 
 class TenantFlow(NamedTuple):
-    """Messages that arrived; messages and attempts by outcome; attempts for which a handler was started, how long their
-    messages had waited and how long their handlers ran, both in ns; known messages that were missing from the stream.
+    """The counts of `FlowCounts`; attempts for which a handler was started, how long their messages had waited and how
+    long their handlers ran, both in ns; known messages that were missing from the stream.
     """
 
     arrived: int = 0

@@ -133,7 +133,7 @@ class TenantHistory:
     def add(self, second: int, figures: Mapping[str, array[float]], partitions: Collection[int], others: int) -> None:
         """Add a round. `figures` are those of the labels that aren't at rest, `partitions` those whose backlog the node
         knows wholly, `others` is the number of projects without a label. If the clock has jumped, or the rounds have
-        paused, the history begins anew.
+        paused, the history starts over.
         """
         last = self._last
         if last is not None and not last - _BACK_S < second <= last + _LONGEST_S:

@@ -85,7 +85,7 @@ def test_error_is_one_sentence_with_its_exit_code(env, transcript):
 
 
 def test_unconfirmed_purge_drops_nothing(env, servers, capsys, monkeypatch):
-    """Another name is no wrong use, which could be told without the answer."""
+    """Another name fails the command; it is not wrong use, which is found before the question."""
     put("acme", "a")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.prompt", lambda text, *, err: "yes")

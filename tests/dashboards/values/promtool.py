@@ -20,7 +20,7 @@ Vector = Mapping[tuple[tuple[str, str], ...], float]
 
 
 class Question(NamedTuple):
-    """An expression, and the only right answer. `place` is where the expression stands."""
+    """An expression, and the only right answer. `place` is where the expression is used."""
 
     place: str
     expr: str

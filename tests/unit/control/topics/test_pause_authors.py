@@ -8,7 +8,7 @@ from evenlane.ring.coordination.ports import CoordinationError
 
 
 class CountingClient(MemoryCoordination):
-    """Counts its lists; fails if told to."""
+    """Counts its lists, which fail if `fails` is set."""
 
     lists, fails = 0, False
 

@@ -6,7 +6,7 @@ SECOND = 1_000_000_000
 
 
 def measured(seconds, *, every=1):
-    """Growth rates after so many seconds with 10 arrivals each, and 10 more in the last five."""
+    """Growth rates after `seconds` seconds with 10 arrivals each, and 10 more in the last five."""
     paces = GrowthRates()
     for now in range(0, seconds + 1, every):
         arrived = 10 * now + 10 * max(0, now - seconds + 5)
