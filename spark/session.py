@@ -42,6 +42,8 @@ _STARTED_HERE = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "16",
+    # A report has more compiled steps than the default of 100, with which each one in a session compiles all again.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     # The plan of a report has many steps, each of which takes at least a page; a default page is tens of MB.
     "spark.buffer.pageSize": "2m",
     # By default Spark records the line of code that makes each column. The reports have thousands of columns, and this
@@ -60,6 +62,10 @@ _SMALL = {
     "spark.sql.ui.explainMode": "simple",
     # The optimizer would compute tables in memory once for each step that uses them, and again for the step itself.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
+}
+_MODERATE = {
+    # Planning again after each step takes longer than most of the steps.
+    "spark.sql.adaptive.enabled": "false",
 }
 _LOCAL = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -116,9 +122,23 @@ def _silence(spark: SparkSession) -> None:
 @contextlib.contextmanager
 def small_input(spark: SparkSession) -> Iterator[None]:
     """Set the session up for inputs of at most some 100,000 rows, inside `with`."""
-    before = {name: spark.conf.get(name, None) for name in _SMALL}
+    with _settings(spark, _SMALL):
+        yield
+
+
+@contextlib.contextmanager
+def moderate_input(spark: SparkSession) -> Iterator[None]:
+    """Set the session up for inputs of at most some millions of rows, inside `with`."""
+    tasks = str(max(2, spark.sparkContext.defaultParallelism))
+    with _settings(spark, {**_MODERATE, "spark.sql.shuffle.partitions": tasks}):
+        yield
+
+
+@contextlib.contextmanager
+def _settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name, None) for name in settings}
     try:
-        for name, value in _SMALL.items():
+        for name, value in settings.items():
             spark.conf.set(name, value)
         yield
     finally:
@@ -155,7 +175,8 @@ def _start(
 
 
 def _java_options(logs: str, *, small: bool) -> str:
-    quick = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC" if small else ""
+    # without the last one, Java would have room for 48 MB of code, which a large report fills: Java then gives up
+    quick = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m" if small else ""
     return f'-Devenlane.log={logs} "-Dlog4j2.configurationFile={_LOG_SETUP.as_uri()}"{quick}'
 
 

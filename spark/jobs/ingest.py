@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
+MODERATE_ROWS = 2_000_000
+"""Inputs of at most this many rows need no planning again after each step."""
 _FILE_ROWS = 65_536  # rows in a row group
 _MICROS = 1_000_000
 _WORDS = ["node", "project", "priority", "problem"]

@@ -13,6 +13,8 @@ from evenlane.spark.reports.flows import WHOLE, counts_from_0, queues, runs
 from evenlane.spark.reports.grains import EPOCH
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame
 
     from evenlane.spark.reports.grains import Grains
@@ -40,13 +42,18 @@ def wait_times(grains: Grains, window_s: int) -> DataFrame:
     )
 
 
+def _doubles(values: Sequence[float]) -> Column:
+    """Return an array, made in one call to Java: `F.lit` makes one or more for each value."""
+    return F.expr(f"array({', '.join(f'{value!r}D' for value in values)})")
+
+
 def _lower() -> Column:
-    return F.get(F.lit([0.0, *WAIT_BOUNDS_S]), F.col("bucket"))
+    return F.get(_doubles([0.0, *WAIT_BOUNDS_S]), F.col("bucket"))
 
 
 def _top() -> Column:
     """Return the longest wait of a bucket, if reported; it is never below the bucket's lower bound."""
-    upper = F.get(F.lit([*WAIT_BOUNDS_S]), F.col("bucket"))
+    upper = F.get(_doubles(WAIT_BOUNDS_S), F.col("bucket"))
     estimate = F.least(upper, F.greatest("longest_s", _lower()))
     return F.when(F.col("longest_s").isNull(), F.coalesce(upper, _lower())).otherwise(estimate)
 
@@ -59,20 +66,27 @@ def _at(share: float) -> Column:
 
 
 def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
-    order = Window.partitionBy(*EPOCH, "bucket").orderBy("grain")
+    """Return how many waits ended in each bucket. Counts are cumulative, so that a window's last and the one before it
+    suffice: the rows are reduced to windows before they are sorted, which takes most of the time.
+    """
+    order = Window.partitionBy(*EPOCH, "bucket").orderBy("window_start")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    since_0 = counts_from_0(F.first("first_number").over(so_far))
     estimate = (
-        grains.waits.join(runs(grains.records), ["node", "run"], "left")
-        .withColumn("highest", F.max("count").over(so_far))
-        .withColumn("first", F.when(counts_from_0(F.first("first_number").over(so_far)), 0).otherwise(F.col("highest")))
+        grains.waits.groupBy(*EPOCH, "bucket", floor_to(F.col("grain"), window_s).alias("window_start"))
+        .agg(
+            F.min("since").alias("since"),
+            F.min("first_number").alias("first_number"),
+            F.min("count").alias("lowest"),
+            F.max("count").alias("highest"),
+        )
+        .join(F.broadcast(runs(grains.records)), ["node", "run"], "left")
+        .withColumn("highest", F.max("highest").over(so_far))
+        .withColumn("first", F.when(since_0, 0).otherwise(F.first("lowest").over(so_far)))
         .withColumn("ended", F.col("highest") - F.coalesce(F.lag("highest").over(order), "first"))
         .where(F.col("ended") > 0)
     )
-    return (
-        _both(estimate)
-        .groupBy("project", "priority", floor_to(F.col("grain"), window_s).alias("window_start"), "bucket")
-        .agg(F.sum("ended").alias("ended"))
-    )
+    return _both(estimate).groupBy("project", "priority", "window_start", "bucket").agg(F.sum("ended").alias("ended"))
 
 
 def _longest(levels: DataFrame, window_s: int) -> DataFrame:
