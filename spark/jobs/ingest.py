@@ -1,5 +1,5 @@
-"""Reads the records of a report once. Few are read by the driver and kept in memory, while Spark still starts. Many are
-read by tasks that write them as Parquet, from which each later step reads only its own columns.
+"""Reads the records of a report once, and reduces them to grains. Few are read by the driver and kept in memory, while
+Spark still starts. Many are read by tasks, each of which writes what it found as Parquet.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenlane.spark.out import place
-from evenlane.spark.reports.grains import SKEW_S
-from evenlane.spark.schemas import METER
+from evenlane.spark.reports.grains import SKEW_S, Grains
+from evenlane.spark.reports.reduction import reduce_rows
+from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS
 from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.datasource import EvenlaneReader
 from evenlane.spark.source.options import parse
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from evenlane.spark.source.options import Options
@@ -36,8 +37,9 @@ FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
 MODERATE_ROWS = 2_000_000
 """Inputs of at most this many rows need no planning again after each step."""
-_FILE_ROWS = 65_536  # rows in a row group
+_GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
+_SCHEMAS = (LEVELS, WAIT_LEVELS, RECORDS)
 _WORDS = ["node", "project", "priority", "problem"]
 
 
@@ -62,9 +64,9 @@ class RecordTally:
 
 
 class Records(NamedTuple):
-    """Rows of METER, and what they are."""
+    """What was read, reduced to grains. Those of many records must still be merged, as each task has its own."""
 
-    meter: DataFrame
+    grains: Grains
     tally: RecordTally
     few: bool
 
@@ -90,24 +92,36 @@ def read_few(given: Mapping[str, str], schema: StructType) -> pa.Table | None:
     return pa.Table.from_batches(found, arrow_schema(schema))
 
 
-def keep_few(spark: SparkSession, table: pa.Table) -> Records:
+def keep_few(spark: SparkSession, table: pa.Table, grain_s: int) -> Records:
     counter = _Counter()
     for batch in table.to_batches():
         counter.add(batch)
-    return Records(spark.createDataFrame(table, METER), counter.tally(), few=True)
+    tally = counter.tally()
+    reduced = reduce_rows(table, grain_s, tally.behind)
+    frames = (spark.createDataFrame(part, schema) for part, schema in zip(reduced, _SCHEMAS, strict=True))
+    return Records(Grains(*frames), tally, few=True)
 
 
-def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path) -> Records:
-    """Read the records by Spark's tasks into a folder in `scratch`. Raises EvenlaneError and Spark's errors."""
+def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, grain_s: int) -> Records:
+    """Read the records by Spark's tasks into a folder in `scratch`. Raises EvenlaneError and Spark's errors.
+
+    Whether a clock is slow is only known after all records were read: if one is, they are read again.
+    """
     options, tasks = _plan(given)
-    folder = scratch / "meter"
-    folder.mkdir()
-    work = partial(_store, options, folder)
-    tally = RecordTally()
     numbered = list(enumerate(tasks))
-    for each in spark.sparkContext.parallelize(numbered, len(numbered)).map(work).collect():
-        tally.add(each)
-    return Records(spark.read.schema(METER).parquet(place.url(folder)), tally, few=False)
+    tally, behind = RecordTally(), None
+    while behind != tally.behind:
+        behind, tally = tally.behind, RecordTally()
+        for part in Grains._fields:
+            (scratch / part).mkdir(parents=True, exist_ok=True)
+        work = partial(_store, options, scratch, grain_s, behind)
+        for each in spark.sparkContext.parallelize(numbered, len(numbered)).map(work).collect():
+            tally.add(each)
+    frames = (
+        spark.read.schema(schema).parquet(place.url(scratch / part))
+        for part, schema in zip(Grains._fields, _SCHEMAS, strict=True)
+    )
+    return Records(Grains(*frames), tally, few=False)
 
 
 def _plan(given: Mapping[str, str]) -> tuple[Options, list[Task]]:
@@ -119,32 +133,39 @@ def _count(tasks: Iterable[Task]) -> int:
     return sum(each.last - each.first + 1 for task in tasks for each in task.ranges)
 
 
-def _store(options: Options, folder: Path, numbered: tuple[int, Task]) -> RecordTally:
-    """Write a task's rows to a file, which replaces that of an earlier attempt."""
+def _store(
+    options: Options, scratch: Path, grain_s: int, behind: list[tuple[str, int]], numbered: tuple[int, Task]
+) -> RecordTally:
+    """Write what a task found to files, which replace those of an earlier attempt."""
     number, task = numbered
-    target = folder / f"part-{number:05}.parquet"
     counter = _Counter()
-    new = folder / f"_{target.name}-{id(counter)}"
+    targets = [scratch / part / f"part-{number:05}.parquet" for part in Grains._fields]
+    new = [target.with_name(f"_{target.name}-{id(counter)}") for target in targets]
     with contextlib.ExitStack() as stack:
-        writer = stack.enter_context(
-            pq.ParquetWriter(new, arrow_schema(METER), compression="snappy", use_dictionary=_WORDS)
-        )
+        writers = [
+            stack.enter_context(
+                pq.ParquetWriter(file, arrow_schema(schema), compression="snappy", use_dictionary=_WORDS)
+            )
+            for file, schema in zip(new, _SCHEMAS, strict=True)
+        ]
         for table in _grouped(rows(options, task)):
             for batch in table.to_batches():
                 counter.add(batch)
-            writer.write_table(table, row_group_size=_FILE_ROWS)
-    new.replace(target)
+            for writer, part in zip(writers, reduce_rows(table, grain_s, behind), strict=True):
+                writer.write_table(part)
+    for file, target in zip(new, targets, strict=True):
+        file.replace(target)
     return counter.tally()
 
 
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine small batches, as those of many small files."""
+    """Combine batches: the more rows are reduced together, the fewer are left."""
     held: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
         held.append(batch)
         count += len(batch)
-        if count >= _FILE_ROWS:
+        if count >= _GROUPED_ROWS:
             yield pa.Table.from_batches(held)
             held, count = [], 0
     if held:

@@ -29,6 +29,13 @@ EPOCH = ("node", "run", *QUEUE, "epoch")
 """Key of a queue's epoch. It belongs to one run of one node: equal numbers in different runs belong to different
 environments, of which the later one was recreated.
 """
+FILLED: dict[str, bool | float | int | str] = {
+    **dict.fromkeys(("run", "number", "partition", "epoch", "group", "backlog", "in_flight", *CUMULATIVE), 0),
+    "node": "",
+    "priority": "?",
+    "closed": False,
+}
+"""Values of columns that an older record lacks."""
 SPELL = ("node", "run", "partition", "epoch")
 """Key of a partition's epoch."""
 
@@ -123,8 +130,7 @@ def union_grains(*parts: Grains) -> Grains:
 
 def _whole(reported: DataFrame) -> DataFrame:
     """Fill in fields that older records lack."""
-    zeros = dict.fromkeys(("run", "number", "partition", "epoch", "group", "backlog", "in_flight", *CUMULATIVE), 0)
-    return reported.fillna({**zeros, "node": "", "priority": "?", "closed": False})
+    return reported.fillna(FILLED)
 
 
 def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:

@@ -1,0 +1,58 @@
+"""Arrow's reduction of records, where they are read, against Spark's of the same rows."""
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from evenlane.spark.reports.grains import Grains, grains, merge_grains
+from evenlane.spark.reports.reduction import reduce_rows
+from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS
+from evenlane.spark.schemas import METER
+from evenlane.spark.source.columns import arrow_schema
+from tests.spark.reports import cases
+from tests.spark.reports.ledger import TenantHistory
+
+_SCHEMAS = (LEVELS, WAIT_LEVELS, RECORDS)
+
+
+@pytest.fixture(scope="module")
+def rows(spark):
+    """Records of several tenants, some of them lost, late, doubled, unreadable or with a wrong clock."""
+    worlds = [
+        TenantHistory(random.Random(case), case, lossy=case % 2 == 1, deadly=case >= 2).run(30) for case in range(4)
+    ]
+    every = [*cases.rows(), *(row for world in worlds for row in world.rows)]
+    random.Random(1).shuffle(every)
+    return spark.createDataFrame([*every, *every[:50]], METER).toArrow().cast(arrow_schema(METER))
+
+
+def _in_parts(rows: pa.Table, count: int, behind) -> list[pa.Table]:
+    size = -(-len(rows) // count)
+    parts = [reduce_rows(rows.slice(start, size), 60, behind) for start in range(0, len(rows), size)]
+    return [pa.concat_tables(tables) for tables in zip(*parts, strict=True)]
+
+
+def _runs(rows: pa.Table) -> list[tuple[str, int]]:
+    found = zip(rows["node"].to_pylist(), rows["run"].to_pylist(), strict=True)
+    return sorted({(node, run) for node, run in found if run is not None})
+
+
+def _contents(frames) -> list[list[str]]:
+    return [sorted(map(str, frame.collect())) for frame in frames]
+
+
+@pytest.mark.parametrize("slow_clocks", [0, 2])
+@pytest.mark.parametrize("parts", [1, 7])
+def test_reduced_parts_merge_to_what_spark_finds(spark, rows, parts, slow_clocks):
+    """A report doesn't depend on how its records were divided over tasks."""
+    behind = _runs(rows)[:slow_clocks]
+    assert len(behind) == slow_clocks
+    reduced = _in_parts(rows, parts, behind)
+    frames = Grains(*(spark.createDataFrame(table, schema) for table, schema in zip(reduced, _SCHEMAS, strict=True)))
+    expected = grains(spark.createDataFrame(rows, METER), 60, behind=behind)
+    assert _contents(expected) == _contents(merge_grains(frames) if parts > 1 else frames)
+
+
+def test_no_rows_reduce_to_no_rows():
+    assert [0, 0, 0] == [len(table) for table in reduce_rows(arrow_schema(METER).empty_table(), 60)]
