@@ -7,7 +7,7 @@ import logging
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from evenlane.engine.control.topics.status import TopicStatus
     from evenlane.spark.jobs.report import ReportFiles
     from evenlane.spark.jobs.request import ReportRequest
+    from evenlane.spark.out.attention import KnownTopics
     from evenlane.spark.reports.targets import Targets
 
 _SECOND = 1_000_000_000
@@ -105,9 +106,10 @@ def report(
     )  # fmt: skip
     check(wanted)
     ask(wanted)
-    priorities, topics, paused_by = _read_topics(given)
+    priorities, known = _read_topics(given)
     _check_targets(wanted.targets, priorities)
-    written = _make_report(wanted._replace(topics=topics, paused_by=paused_by), master)
+    wanted = wanted._replace(topics=known.specs, paused_by=known.paused_by, deleted=known.deleted)
+    written = _make_report(wanted, master)
     content = written.document
     late = sum(tenant["late"] for tenant in content["tenants"])
     if as_json:
@@ -192,17 +194,15 @@ def _duration(text: str) -> float:
         raise ConfigError(f"--targets: {error}") from None
 
 
-def _read_topics(
-    given: CommonOptions,
-) -> tuple[Sequence[str], dict[str, dict[str, Any]] | None, dict[str, str]]:
-    """Return the priorities, the topics' specs, of which a recommended quota changes only `qps`, and who paused those
-    that are paused. Topics are None if etcd can't be reached; priorities are empty then, or if etcd doesn't know the
-    environment.
+def _read_topics(given: CommonOptions) -> tuple[Sequence[str], KnownTopics]:
+    """Return the priorities, and what etcd says of topics: of a spec, a recommended quota changes only `qps`. Specs are
+    None if etcd can't be reached; priorities are empty then, or if etcd doesn't know the environment.
     """
     import msgspec
 
     from evenlane.engine.cli.topics.session import run_with_topics
     from evenlane.engine.control.topics.pause_authors import describe_pause
+    from evenlane.spark.out.attention import UNKNOWN_TOPICS, KnownTopics
 
     async def work(topics: TopicClient) -> tuple[Sequence[str], list[TopicStatus], dict[str, str]]:
         found = await topics.all()
@@ -214,7 +214,9 @@ def _read_topics(
         priorities, found, paused_by = run_with_topics(given, work)
     except EvenlaneError as error:
         print(f"quotas.json is left out, as it holds whole topics: {error}", file=sys.stderr)  # noqa: T201
-        return (), None, {}
+        return (), UNKNOWN_TOPICS
     usable = (each for each in found if each.problem is None and isinstance(each.spec, dict))
     specs = {each.project: msgspec.to_builtins(each.spec) for each in usable}
-    return priorities if found else (), specs, paused_by
+    kept = ((each.project, each.in_effect) for each in found)
+    deleted = {project: accepted.topic.state for project, accepted in kept if accepted and accepted.deleted}
+    return priorities if found else (), KnownTopics(specs, paused_by, deleted)

@@ -160,7 +160,7 @@ def _make(
         made = DocumentInput(found, noisy(found), quality(known, found, span, period.since, end))
         about = ReportProperties(
             wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets,
-            KnownTopics(wanted.topics, wanted.paused_by), wanted.links,
+            KnownTopics(wanted.topics, wanted.paused_by, wanted.deleted), wanted.links,
         )  # fmt: skip
         content = document(made, about)
         content["quotas"] = _quotas(found, content["to"])

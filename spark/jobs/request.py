@@ -22,7 +22,7 @@ _WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # windows reported by default
 class ReportRequest(NamedTuple):
     """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
     `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown. `paused_by`
-    says who paused topics, by project.
+    says who paused topics, by project; `deleted` has the states of deleted topics that messages keep.
     """
 
     out: Path
@@ -36,6 +36,7 @@ class ReportRequest(NamedTuple):
     targets: Targets = Targets()
     topics: Mapping[str, Mapping[str, Any]] | None = None
     paused_by: Mapping[str, str] = MappingProxyType({})
+    deleted: Mapping[str, str] = MappingProxyType({})
     links: ReportLinks = ReportLinks()
 
 

@@ -4,6 +4,7 @@ surface (engine/core/status), and forecasts.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,8 @@ _QUIET = frozenset({"ok", "waiting", "draining"})  # statuses that need nobody's
 _STILL = frozenset({"paused"})
 _TONES = {"critical": "fault", "warning": "limit", "info": "calm"}
 _SECOND = 1_000_000_000
+_ATTEMPTS = re.compile(r"^failed (\d+ times|once, and may not be retried): ")
+_EXPIRED = "expired"  # the reason of a message that no handler began
 
 RUNBOOKS = MappingProxyType({
     "no_owner": "evenlanepartitionunowned", "no_topic": "evenlanenotopic", "no_handler": "evenlanenohandler",
@@ -37,10 +40,13 @@ RUNBOOKS = MappingProxyType({
 
 
 class KnownTopics(NamedTuple):
-    """What etcd says of topics, by project: complete specs, None if unknown; and who paused those that are paused."""
+    """What etcd says of topics, by project: complete specs, None if unknown; who paused those that are paused; and the
+    states of deleted topics that messages keep, which have no spec.
+    """
 
     specs: Mapping[str, Mapping[str, Any]] | None = None
     paused_by: Mapping[str, str] = {}
+    deleted: Mapping[str, str] = {}
 
 
 UNKNOWN_TOPICS = KnownTopics()
@@ -106,7 +112,7 @@ def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics) -> StatusFac
     return StatusFacts(
         project=project,
         env=env,
-        state=_state(tenant, topic, cause),
+        state=known.deleted.get(project) or _state(tenant, topic, cause),
         qps=tenant["qps"],
         waiting=tuple(
             Waiting(each["priority"], each["backlog"], each["oldest_s"], each["target_s"])
@@ -114,6 +120,7 @@ def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics) -> StatusFac
         ),
         rates=rates,
         reasons={cause: 1} if cause and tenant["backlog"] else {},
+        deleted=project in known.deleted,
         is_pushed=topic.get("push") is not None,
         failure=Failure(_last_error(tenant), _unix_ns(tenant.get("failing_since"))),
         gone_s=tenant["empty_s"],
@@ -144,9 +151,11 @@ def _forecast(tenant: Mapping[str, Any], targets: Targets) -> str:
 
 
 def _last_error(tenant: Mapping[str, Any]) -> str:
-    """Return the most frequent reason of the window's dead letters, if any: records don't have errors."""
-    top = tenant["dead_reasons"][:1]
-    return str(top[0]["reason"]) if top else ""
+    """Return the most frequent error of the window's dead letters, as other surfaces name it: records don't have
+    errors.
+    """
+    reasons = (str(each["reason"]) for each in tenant["dead_reasons"])
+    return next((_ATTEMPTS.sub("", reason) for reason in reasons if reason != _EXPIRED), "")
 
 
 def _name_mostly(tenant: Mapping[str, Any], dead: int) -> str:

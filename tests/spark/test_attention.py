@@ -49,6 +49,18 @@ def test_project_of_which_everything_fails():
     assert "evenlane dlq list acme --env online" in item["remedy"]
 
 
+def test_error_is_named_as_on_the_page():
+    """X13: without the number of attempts; and what expired had no error."""
+    reasons = [
+        {"reason": "expired", "count": 9}, {"reason": "failed 3 times: RuntimeError: boom", "count": 6},
+        {"reason": "rejected: no such device", "count": 1},
+    ]  # fmt: skip
+    failed = {"handled": 0, "handled_rate": 0.0, "retried": 30, "dead": 16, "failed_rate": 0.01}
+    for left, error in ((reasons, ": RuntimeError: boom"), (reasons[2:], ": rejected: no such device"), ([], "")):
+        [item] = [each for each in noticed(**failed, dead_reasons=left) if each["status"] == "failing"]
+        assert f"everything fails{error}" == item["sentence"]
+
+
 def test_deliberate_pause_has_a_tone_of_its_own():
     """X13: it isn't late, whatever its oldest message."""
     stopped = {
@@ -61,6 +73,20 @@ def test_deliberate_pause_has_a_tone_of_its_own():
     assert "paused by jo@laptop since 31 Jan, 02:14 UTC: 1,422 wait, the oldest for 2h" == item["sentence"]
     [item] = noticed(**stopped, priorities=waiting(1_422, 7_200.0))
     assert "paused: 1,422 wait, the oldest for 2h" == item["sentence"]
+
+
+def test_deleted_topic_is_told_as_on_the_page():
+    """X13: it isn't paused: `topics resume` would bring it back. One that drains loses nothing."""
+    stopped = {
+        "handled": 0, "retried": 0, "dead": 0, "backlog": 365, "causes": [{"cause": "paused", "share": 1.0}],
+        "top_cause": "paused", "late": True, "late_priority": "high", "priorities": waiting(365, 7_200.0),
+    }  # fmt: skip
+    [item] = noticed(**stopped, known=KnownTopics({}, {}, {"acme": "paused"}))
+    assert ("deleted", "warning", "limit") == (item["status"], item["severity"], item["tone"])
+    assert "its topic was deleted while messages waited: 365 wait" == item["sentence"]
+    assert "`evenlane topics drain acme --env online` has them handled" in item["remedy"]
+    draining = KnownTopics({}, {}, {"acme": "draining"})
+    assert [] == noticed(backlog=365, priorities=waiting(365, 2.0), known=draining)
 
 
 def test_flood_is_not_told_to_raise_its_quota():

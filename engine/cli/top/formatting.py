@@ -50,7 +50,7 @@ def quota(tenant: Mapping[str, Any]) -> str:
     if state is None or qps is None:
         return "no topic"
     if state == "paused":
-        return "paused"
+        return "deleted" if tenant["deleted"] else "paused"
     part = f"{rate(now)}/" if now is not None and now < _NEARLY * qps else ""
     return f"{part}{figure(qps)}{' draining' if state == 'draining' else ''}"
 

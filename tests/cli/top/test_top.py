@@ -135,7 +135,13 @@ def test_rate_is_formatted(value, text):
     ],
 )  # fmt: skip
 def test_quota_is_formatted(state, qps, now, text):
-    assert text == formatting.quota({"state": state, "qps": qps, "quota_now": now})
+    assert text == formatting.quota({"state": state, "qps": qps, "quota_now": now, "deleted": False})
+
+
+@pytest.mark.parametrize(("state", "text"), [("paused", "deleted"), ("draining", "5 draining")])
+def test_deleted_topic_is_not_called_paused(state, text):
+    """X13: as on the page: resuming it isn't what ends that. One that drains does so to its end."""
+    assert text == formatting.quota({"state": state, "qps": 5.0, "quota_now": 5.0, "deleted": True})
 
 
 def test_page_of_plain_lines(golden):
