@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.producer.put import Put
@@ -147,15 +147,23 @@ def _end_of(entry: Entry) -> str:
 
 
 class RunningLoads:
-    """`async with RunningLoads(ledger, producer):` puts all loads while the block runs."""
+    """`async with RunningLoads(ledger, producer) as running:` puts all loads while the block runs."""
 
     def __init__(self, ledger: FlowLedger, producer: Producer) -> None:
         self._ledger, self._producer = ledger, producer
         self._sent = dict.fromkeys(ledger.loads, 0)
+        self._running = set(ledger.loads)
+        self._putting = asyncio.Lock()
         self._stop = asyncio.Event()
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> Self:
         self._task = asyncio.create_task(self._run())
+        return self
+
+    async def end(self, *projects: str) -> None:
+        """Put no more to these: all that was put is acknowledged then."""
+        async with self._putting:
+            self._running -= set(projects)
 
     async def __aexit__(self, *_: object) -> None:
         self._stop.set()
@@ -165,12 +173,16 @@ class RunningLoads:
         clock = asyncio.get_running_loop().time
         start, ticks = clock(), 0
         while not self._stop.is_set():
-            puts: list[Put] = []
-            for project, load in self._ledger.loads.items():
-                fresh = load.puts_until(clock() - start, self._sent[project])
-                self._sent[project] += len(fresh)
-                puts += fresh
-            if puts:
-                await self._ledger.put(self._producer, puts)
+            async with self._putting:
+                await self._put_due(clock() - start)
             ticks += 1
             await asyncio.sleep(max(0.0, start + ticks * _TICK_S - clock()))
+
+    async def _put_due(self, seconds: float) -> None:
+        puts: list[Put] = []
+        for project in self._running:
+            fresh = self._ledger.loads[project].puts_until(seconds, self._sent[project])
+            self._sent[project] += len(fresh)
+            puts += fresh
+        if puts:
+            await self._ledger.put(self._producer, puts)

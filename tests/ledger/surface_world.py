@@ -38,20 +38,9 @@ LOADS = (
     FlowLoad("soon", at_once=40, delay_s=3.0),
     FlowLoad("later", at_once=20, delay_s=240.0),
     FlowLoad("drained", at_once=100, topic={"qps": 2}),
+    FlowLoad("gone", rate=40),
+    FlowLoad("deleted", rate=60, topic={"qps": 20}),
 )
-STATUSES = {
-    "failing": ("failing", "critical"),
-    "third": ("failing", "warning"),
-    "ordered": ("failing", "warning"),
-    "over": ("over_quota", "warning"),
-    "brief": ("expiring", "warning"),
-    "kept": ("expiring", "warning"),
-    "paused": ("paused", "info"),
-    "due": ("paused", "info"),
-    "later": ("ok", "ok"),
-    "drained": ("draining", "info"),
-}
-"""The first status of these projects while the loads run."""
 
 
 class SurfaceWorld:
@@ -85,28 +74,6 @@ class SurfaceWorld:
         seen = await until(known, 90, f"rates over {seconds:g} s")
         assert seen is not None
         return seen
-
-    async def show_statuses(self) -> None:
-        """Wait until each project has been shown with its status, the same on all surfaces. They may not look at the
-        same moment, and a quota that has a token left just then isn't the reason why others wait.
-        """
-        missing = dict(STATUSES)
-        last: dict[str, object] = {}
-
-        async def shown() -> bool:
-            seen = await self.read()
-            for project, status in list(missing.items()):
-                last[project] = found = seen.statuses(project)
-                if len(found) == 2 and all(each[0][:2] == status for each in found.values()):
-                    del missing[project]
-            return not missing
-
-        try:
-            await until(shown, 60, "all statuses")
-        except AssertionError as error:
-            raise AssertionError(
-                f"{error}; {[(name, status, last[name]) for name, status in missing.items()]}"
-            ) from None
 
     def wrong_rates(self, seen: Seen) -> list[str]:
         """Return a sentence for each wrong rate. The quota paces expired messages that are kept as dead letters, so the

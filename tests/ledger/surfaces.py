@@ -79,16 +79,10 @@ class Seen(NamedTuple):
         metrics = self.metrics[project].get(_OLDEST)
         return {"overview": self.overview[project][_OLDEST], "why": self.why[project][_OLDEST], "metrics": metrics}
 
-    def statuses(self, project: str) -> dict[str, list[tuple[str, str, str]]]:
-        """Return the names, severities and sentences of a project's statuses by surface."""
-        return {
-            name: [
-                (status["name"], status["severity"], status["sentence"])
-                for status in (document["status"], *document["also"])
-            ]
-            for name, document in (("overview", self.overview[project]), ("why", self.why[project]))
-            if document is not _ABSENT
-        }
+    def answers(self, project: str) -> dict[str, dict[str, Any]]:
+        """Return a project's document by surface, of those that say its status."""
+        known = {"overview": self.overview[project], "why": self.why[project]}
+        return {name: document for name, document in known.items() if document is not _ABSENT}
 
 
 class Surfaces:
