@@ -208,7 +208,7 @@ class Dispatcher:
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.stats.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
-        _log.warning("a message has killed its process: it goes to the dead letters", **message_fields(message))
+        self._failure_log.log_killer(message, death.reason)
         self._failures.dead_letter(message, death, fall_back=False)
         return True
 

@@ -60,16 +60,22 @@ class FailureLog:
                 _log.debug("a failed attempt's traceback", **message_fields(message), exception=format_traceback(error))
 
     def dead(self, message: Message, reason: str) -> None:
-        """The message was dead-lettered."""
+        """The message was dead-lettered. Its error was noted when it occurred: the reason only names its outcome."""
         if self._on_dead is not None:
             self._on_dead(message, reason)
-        if self.last_errors.is_due(message.project):
-            self.last_errors.note(message.project, reason)
         if self._dead.may_log(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 
+    def log_killer(self, message: Message, reason: str) -> None:
+        """The message has ended its process so often that it isn't started again."""
+        if self.last_errors.is_due(message.project):
+            self.last_errors.note(message.project, reason)
+        _log.warning("a message has killed its process: it goes to the dead letters", **message_fields(message))
+
     def log_refusal(self, message: Message, refusal: Refusal) -> None:
         """A header of the message is invalid: its sender publishes to NATS directly."""
+        if refusal.fatal and self.last_errors.is_due(message.project):
+            self.last_errors.note(message.project, str(refusal))
         if self._refused.may_log(message.project, refusal.header):
             _log.warning(
                 "a header is not valid: its message goes to the dead letters" if refusal.fatal
