@@ -8,12 +8,13 @@ import pyarrow.parquet as pq
 
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.out import place
-from evenlane.spark.reports.grains import Grains
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from evenlane.spark.reports.grains import Grains
 
 
 class TableStore:

@@ -1,4 +1,4 @@
-"""Reduces rows of METER in Arrow, where they are read. Spark then merges what the tasks found (spark/reports/grains.py).
+"""Reduces rows of METER in Arrow, where they are read; Spark merges what the tasks found (spark/reports/grains.py).
 
 Most rows only repeat cumulative counters: of each queue and grain, one row is left. Arrow takes a fraction of the time
 that Spark takes for the same rows, and needs no code to be compiled first.

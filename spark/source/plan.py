@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.export_port import Range
 
-_LEAST = 1_000  # messages that justify a task of their own
+_LEAST = 250  # messages that justify a task of their own
 
 
 class Task(InputPartition):

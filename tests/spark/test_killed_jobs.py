@@ -16,7 +16,7 @@ from tests.spark.source.records import DEAD, SECOND, Published, record
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.timeout(600)]
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 class Job:

@@ -27,7 +27,7 @@ AHEAD_S = 90
 
 def records(project: str, partition: int, load: Any) -> list[tuple[Any, ...]]:
     """Records of a node with one queue. `load(n)` returns its counters and backlog after n records. The last record of
-    an hour is one second before its end, as growth counts at the time of the record that reports it.
+    an hour is one second before its end, so that the first one covers that second, too.
     """
     return [
         meter(
@@ -91,7 +91,7 @@ def test_each_hour_of_two_days_has_the_counts_of_the_load(spark, tmp_path):
         _, *hours = by_project[name]  # the first has only the record to begin from
         assert _HOURS == len(hours), name
         for hour, row in enumerate(hours):
-            expected = growth(load, 60 * hour, 60 * (hour + 1))
+            expected = growth_in_hour(load, hour)
             shown = {count: row[count] for count in _COUNTS}
             assert (name, hour, expected) == (name, hour, shown)
             assert load(60 * (hour + 1)).get("backlog", 0) == row.backlog, (name, hour)
@@ -99,6 +99,21 @@ def test_each_hour_of_two_days_has_the_counts_of_the_load(spark, tmp_path):
             assert row.arrival_rate == pytest.approx(expected["arrived"] / 3600, rel=0.01), (name, hour)
     skewed = [row for row in quality(known, found, span).collect() if row.skewed]
     assert {"node-5"} == {node for row in skewed for node in row.skewed_nodes}
+
+
+def growth_in_hour(load: Any, hour: int) -> dict[str, int]:
+    """The growth between the last records of two hours, but a second of each hour's first record belongs to the hour
+    before.
+    """
+    whole = growth(load, 60 * hour, 60 * (hour + 1))
+    first, following = (_second_of(load, 60 * each + 1) for each in (hour, hour + 1))
+    return {name: whole[name] - first[name] + following[name] for name in _COUNTS}
+
+
+def _second_of(load: Any, number: int) -> dict[str, int]:
+    if number > _RECORDS:
+        return dict.fromkeys(_COUNTS, 0)
+    return {name: round(count / _EVERY_S) for name, count in growth(load, number - 1, number).items()}
 
 
 def growth(load: Any, first: int, last: int) -> dict[str, int]:

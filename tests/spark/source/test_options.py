@@ -82,7 +82,7 @@ def test_tasks_share_all_sequences_evenly(given, most):
     assert len(planned) <= most
     assert len(joined) == 2 * len(found)
     total = sum(each.last - each.first + 1 for each in given)
-    assert all(sum(e.last - e.first + 1 for e in task.ranges) <= max(1_000, -(-total // most)) for task in planned)
+    assert all(sum(e.last - e.first + 1 for e in task.ranges) <= max(250, -(-total // most)) for task in planned)
 
 
 def test_filters_narrow_the_read():
