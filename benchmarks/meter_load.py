@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
@@ -104,11 +105,16 @@ class Publisher:
         self._waiting.clear()
 
 
-def record_stream(records: int, nodes: list[Node], began: int = BEGAN) -> Iterator[tuple[str, bytes]]:
-    """Nodes and their records, in the order of time, from `began` (unix s) on."""
+def record_stream(
+    records: int, nodes: list[Node], began: int = BEGAN, *, ends_now: bool = False
+) -> Iterator[tuple[str, bytes]]:
+    """Nodes and their records, in the order of time, from `began` (unix s) on. `ends_now`: each node's last record is
+    made when it is put. Otherwise a node's clock counts as slow if filling the stream takes long.
+    """
     for number in range(records):
         node = nodes[number % len(nodes)]
-        yield node.name, node.record(began * _SECOND + number // len(nodes) * _INTERVAL)
+        at = began * _SECOND + number // len(nodes) * _INTERVAL
+        yield node.name, node.record(time.time_ns() if ends_now and number >= records - len(nodes) else at)
 
 
 async def load(
@@ -120,6 +126,7 @@ async def load(
     nodes: int = NODES,
     began: int = BEGAN,
     own_tenants: bool = False,
+    ends_now: bool = False,
 ) -> Loaded:
     """Create the stream if needed, and fill it. All nodes have queues of the same tenants, or each has its own. Raises
     Unreachable, EvenlaneError.
@@ -130,7 +137,7 @@ async def load(
         await ensure(connection, [meter_config(env, "file", 1, _KEPT_S)])
         writers = [Node(number, queues, began, own_tenants=own_tenants) for number in range(nodes)]
         publisher, handled = Publisher(connection, env), 0
-        for number, (name, body) in enumerate(record_stream(records, writers, began)):
+        for number, (name, body) in enumerate(record_stream(records, writers, began, ends_now=ends_now)):
             handled += sum(writers[number % nodes].handled)
             await publisher.put(name, body)
         await publisher.flush()
