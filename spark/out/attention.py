@@ -73,9 +73,10 @@ def moment(at: datetime) -> str:
 
 def _list_items(tenant: Row, targets: Targets, env: str, known: KnownTopics) -> Iterator[Row]:
     statuses = [each for each in judge(_facts(tenant, env, known)) if each.name not in _QUIET]
+    may_raise = tenant["advice"] == "raise" and tenant["recommended_qps"] is not None
     for each in statuses:
         remedy = each.remedy
-        if each.name == "late" and tenant["advice"] == "raise" and tenant["recommended_qps"] is not None:
+        if each.name == "late" and may_raise and tenant["project"] not in known.deleted:
             remedy = f"a quota of {format_rate(tenant['recommended_qps'])} instead of {format_rate(tenant['qps'])}"
         tone = "still" if each.name in _STILL else _TONES[each.severity]
         yield {

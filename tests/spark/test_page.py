@@ -114,6 +114,17 @@ async def test_tenant_has_plots_in_dark_mode_and_on_a_phone(opened, sample_docum
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("width", [1280, 1366, 1440])
+async def test_table_of_tenants_fits_a_desktop(opened, sample_document, width):
+    """Nothing is cut off, and no name is broken into letters."""
+    tab = await opened(sample_document, viewport={"width": width, "height": 900})
+    await tab.locator("table.all").wait_for()
+    assert 0 == await overflow(tab)
+    name = tab.locator("table.all tbody th a").get_by_text("globex-eu")
+    assert 1 == await name.evaluate("(each) => each.getClientRects().length")
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_page_without_data_says_so(opened, spark):
     tab = await opened(_document(spark, []))
     attention = await tab.locator(".attention").inner_text()
