@@ -22,6 +22,7 @@ from evenlane.spark.jobs.ingest import Records, RecordTally
 from evenlane.spark.jobs.request import Period, options_of_dead, options_of_meter
 from evenlane.spark.out import place
 from evenlane.spark.out.quotas import apply_form
+from evenlane.spark.reports.grains import Grains, grains
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.archive import files
@@ -43,15 +44,18 @@ def young(spark):
     return rows.withColumn("waited_higher_priority_s", F.coalesce(behind, "waited_higher_priority_s"))
 
 
-def records(meter, *, few=True):
-    return Records(meter, RecordTally(2, 1, {("node-1025", 1): 600_000_000}), few)
+def records(meter, wanted, *, few=True):
+    """What reading these rows gives."""
+    tally = RecordTally(2, 1, {("node-1025", 1): 600_000_000})
+    found = grains(meter, SPANS[wanted.window].grain_s, behind=tally.behind)
+    return Records(Grains(*(frame.localCheckpoint() for frame in found)), tally, few)
 
 
 @pytest.fixture
 def parameters(tmp_path, spark, meter, monkeypatch):
     """The parameters of a report on those records."""
     [[first, last]] = meter.selectExpr("min(stored)", "max(stored)").collect()
-    monkeypatch.setattr(report, "_records", lambda *_: records(meter))
+    monkeypatch.setattr(report, "_records", lambda _, wanted, *__: records(meter, wanted))
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame(cases.dead_letters(), DEAD))
     return report.ReportRequest(
         tmp_path / "out", "online", None, window="5m", since=first.astimezone(), until=last.astimezone(),
@@ -65,7 +69,7 @@ def test_report_writes_page_json_parquet_and_quotas(parameters, spark, monkeypat
     X7: a report some minutes after the start has the same rates, trend and advice as later ones.
     """
     steps = []
-    monkeypatch.setattr(report, "_records", lambda *_: records(young(spark)))
+    monkeypatch.setattr(report, "_records", lambda _, wanted, *__: records(young(spark), wanted))
     parameters = parameters._replace(window="1h", since=after(0), until=after(516))
     written = report.make(spark, parameters, lambda what, _share: steps.append(what))
     assert ["quotas.json", "report.html", "report.json", "tenants.parquet"] == written.files
@@ -105,7 +109,7 @@ def assert_incomplete_grains_count_by_their_length(row):
 def test_report_of_no_or_one_record_is_complete(parameters, spark, meter, monkeypatch, left):
     """The window is longer than the data."""
     few = meter.where("project = 'one-record'").limit(left)
-    monkeypatch.setattr(report, "_records", lambda *_: records(few, few=False))
+    monkeypatch.setattr(report, "_records", lambda _, wanted, *__: records(few, wanted, few=False))
     monkeypatch.setattr(report, "_dead", lambda *_: spark.createDataFrame([], DEAD))
     written = report.make(spark, parameters._replace(window="1d"), lambda *_: None)
     reported = written.document
