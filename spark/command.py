@@ -108,10 +108,9 @@ def report(
     ask(wanted)
     priorities, known = _read_topics(given)
     _check_targets(wanted.targets, priorities)
-    wanted = wanted._replace(topics=known.specs, paused_by=known.paused_by, deleted=known.deleted)
-    written = _make_report(wanted, master)
-    content = written.document
-    late = sum(tenant["late"] for tenant in content["tenants"])
+    with_topics = wanted._replace(topics=known.specs, paused_by=known.paused_by, deleted=known.deleted)
+    written = _make_report(with_topics, master)
+    content, late = written.document, sum(tenant["late"] for tenant in written.document["tenants"])
     if as_json:
         counts = {"tenants": len(content["tenants"]), "late": late, "quotas": len(content["quotas"])}
         print_json({"out": str(out), "files": written.files, "from": content["from"], "to": content["to"], **counts})

@@ -36,7 +36,7 @@ FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
 MODERATE_ROWS = 2_000_000
-"""Inputs of at most this many rows need no planning again after each step."""
+"""For inputs of at most this many rows, Spark does not plan again after each step."""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
 _SCHEMAS = (LEVELS, WAIT_LEVELS, RECORDS)
@@ -64,7 +64,7 @@ class RecordTally:
 
 
 class Records(NamedTuple):
-    """What was read, reduced to grains. Those of many records must still be merged, as each task has its own."""
+    """The records, reduced to grains. Unless they are `few`, each task has made its own, which must be merged."""
 
     grains: Grains
     tally: RecordTally

@@ -75,7 +75,7 @@ def test_deliberate_pause_has_a_tone_of_its_own():
     assert "paused: 1,422 wait, the oldest for 2h" == item["sentence"]
 
 
-def test_deleted_topic_is_told_as_on_the_page():
+def test_deleted_topic_has_the_status_of_the_page():
     """X13: it isn't paused: `topics resume` would bring it back. One that drains loses nothing."""
     stopped = {
         "handled": 0, "retried": 0, "dead": 0, "backlog": 365, "causes": [{"cause": "paused", "share": 1.0}],

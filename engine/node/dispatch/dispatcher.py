@@ -208,7 +208,7 @@ class Dispatcher:
         message = Message(entry, queue, self._env, self._id, now, one_less(mark))
         queue.stats.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
-        self._failure_log.log_killer(message, death.reason)
+        self._failure_log.log_poison_message(message, death.reason)
         self._failures.dead_letter(message, death, fall_back=False)
         return True
 

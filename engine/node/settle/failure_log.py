@@ -60,13 +60,13 @@ class FailureLog:
                 _log.debug("a failed attempt's traceback", **message_fields(message), exception=format_traceback(error))
 
     def dead(self, message: Message, reason: str) -> None:
-        """The message was dead-lettered. Its error was noted when it occurred: the reason only names its outcome."""
+        """The message was dead-lettered. Its error was noted before: `reason` only says why it is not tried again."""
         if self._on_dead is not None:
             self._on_dead(message, reason)
         if self._dead.may_log(message.project):
             _log.warning("dead-lettered", **message_fields(message), reason=reason)
 
-    def log_killer(self, message: Message, reason: str) -> None:
+    def log_poison_message(self, message: Message, reason: str) -> None:
         """The message has ended its process so often that it isn't started again."""
         if self.last_errors.is_due(message.project):
             self.last_errors.note(message.project, reason)
