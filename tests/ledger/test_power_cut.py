@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from evenlane.engine.errors import ConfigError, Unreachable
-from evenlane.engine.runtime.embedded.etcd import EtcdServer
+from evenlane.engine.runtime.embedded.etcd import CORRUPTING_VERSIONS, EtcdServer
 from evenlane.engine.runtime.embedded.nats_cluster import NatsCluster
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from tests.ledger import settle_logs
@@ -166,7 +166,11 @@ async def keys_after_power_cut(disk: PowerDisk, count: int, *, syncs: bool) -> i
 
 @pytest.mark.parametrize("syncs", [True, False])
 async def test_etcd_keeps_what_it_acknowledged_only_if_it_syncs(tmp_path, syncs):
-    """P12: topics, quotas and owners. Without fsync, as in tests, a power cut takes them: the control."""
+    """P12: topics, quotas and owners. Without fsync, as in tests, a power cut takes them: the control.
+
+    etcd 3.5.0 to 3.5.2 may store that a change is applied before they apply it: a crash at that moment loses it.
+    """
     with power_disks(tmp_path / "disk") as [disk]:
-        left = await keys_after_power_cut(disk, 200, syncs=syncs)
-        assert left == 200 if syncs else left < 200
+        known_loss = int(EtcdServer(disk.path).version in CORRUPTING_VERSIONS)
+        lost = 200 - await keys_after_power_cut(disk, 200, syncs=syncs)
+        assert lost <= known_loss if syncs else lost > known_loss, f"{lost} keys lost"
