@@ -50,6 +50,9 @@ _STARTED_HERE = {
     # took a third of the planning time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
+    # Checks and descriptions of each plan, for Spark's developers and its web page.
+    "spark.sql.lightweightPlanChangeValidation": "false",
+    "spark.sql.ui.explainMode": "simple",
 }
 _SMALL = {
     # One task each, without shuffles. Compiling code, or planning again after each step, takes longer than the work.
@@ -58,8 +61,6 @@ _SMALL = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.lightweightPlanChangeValidation": "false",
-    "spark.sql.ui.explainMode": "simple",
     # The optimizer would compute tables in memory once for each step that uses them, and again for the step itself.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation",
 }

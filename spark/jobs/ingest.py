@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from evenlane.spark.reports.spans import Span
     from evenlane.spark.source.options import Options
     from evenlane.spark.source.plan import Task
 
@@ -92,17 +93,17 @@ def read_few(given: Mapping[str, str], schema: StructType) -> pa.Table | None:
     return pa.Table.from_batches(found, arrow_schema(schema))
 
 
-def keep_few(spark: SparkSession, table: pa.Table, grain_s: int) -> Records:
+def keep_few(spark: SparkSession, table: pa.Table, span: Span) -> Records:
     counter = _Counter()
     for batch in table.to_batches():
         counter.add(batch)
     tally = counter.tally()
-    reduced = reduce_rows(table, grain_s, tally.behind)
+    reduced = reduce_rows(table, span, tally.behind)
     frames = (spark.createDataFrame(part, schema) for part, schema in zip(reduced, _SCHEMAS, strict=True))
     return Records(Grains(*frames), tally, few=True)
 
 
-def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, grain_s: int) -> Records:
+def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, span: Span) -> Records:
     """Read the records by Spark's tasks into a folder in `scratch`. Raises EvenlaneError and Spark's errors.
 
     Whether a clock is slow is only known after all records were read: if one is, they are read again.
@@ -114,7 +115,7 @@ def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, grain_s
         behind, tally = tally.behind, RecordTally()
         for part in Grains._fields:
             (scratch / part).mkdir(parents=True, exist_ok=True)
-        work = partial(_store, options, scratch, grain_s, behind)
+        work = partial(_store, options, scratch, span, behind)
         for each in spark.sparkContext.parallelize(numbered, len(numbered)).map(work).collect():
             tally.add(each)
     frames = (
@@ -134,7 +135,7 @@ def _count(tasks: Iterable[Task]) -> int:
 
 
 def _store(
-    options: Options, scratch: Path, grain_s: int, behind: list[tuple[str, int]], numbered: tuple[int, Task]
+    options: Options, scratch: Path, span: Span, behind: list[tuple[str, int]], numbered: tuple[int, Task]
 ) -> RecordTally:
     """Write what a task found to files, which replace those of an earlier attempt."""
     number, task = numbered
@@ -151,7 +152,7 @@ def _store(
         for table in _grouped(rows(options, task)):
             for batch in table.to_batches():
                 counter.add(batch)
-            for writer, part in zip(writers, reduce_rows(table, grain_s, behind), strict=True):
+            for writer, part in zip(writers, reduce_rows(table, span, behind), strict=True):
                 writer.write_table(part)
     for file, target in zip(new, targets, strict=True):
         file.replace(target)

@@ -40,7 +40,6 @@ from evenlane.spark.out.attention import KnownTopics
 from evenlane.spark.out.document import DocumentInput, ReportProperties, document, plain
 from evenlane.spark.out.page import page
 from evenlane.spark.out.quotas import apply_form, read_topics
-from evenlane.spark.reports.grains import merge_grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import SPANS
@@ -150,7 +149,7 @@ def _make(
         announce(f"adding up {_sizes(records)}", 0.4)
         store = TableStore(spark, staging.scratch, few=records.few)
         span = SPANS[wanted.window]
-        known = records.grains if records.few else store.keep_grains(merge_grains(records.grains))
+        known = records.grains if records.few else store.merge(records.grains)
         announce(f"computing windows from {_sizes(records)}", 0.5)
         found = tenants(known, _dead(spark, wanted, period), span, wanted.targets, period.since, store.keep)
         parquet = staging.new if "parquet" in wanted.formats else None
@@ -184,10 +183,10 @@ def _records(
     early: Future[pa.Table | None] | None,
 ) -> Records:
     """Return the records: `early` if they are being read already and aren't too many."""
-    grain_s = SPANS[wanted.window].grain_s
+    span = SPANS[wanted.window]
     given = options_of_meter(wanted, period)
     few = early.result() if early is not None else read_few(given, METER)
-    return keep_few(spark, few, grain_s) if few is not None else ingest(spark, given, scratch, grain_s)
+    return keep_few(spark, few, span) if few is not None else ingest(spark, given, scratch, span)
 
 
 def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFrame:

@@ -8,13 +8,12 @@ import pyarrow.parquet as pq
 
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.out import place
+from evenlane.spark.reports.grains import Grains, merge_grains
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
-
-    from evenlane.spark.reports.grains import Grains
 
 
 class TableStore:
@@ -25,8 +24,11 @@ class TableStore:
     def __init__(self, spark: SparkSession, scratch: Path, *, few: bool) -> None:
         self._spark, self._scratch, self._few = spark, scratch, few
 
-    def keep_grains(self, grains: Grains) -> Grains:
-        return Folder(self._spark, place.url(self._scratch)).keep_grains(grains, "grains")
+    def merge(self, grains: Grains) -> Grains:
+        """Merge what tasks found, and keep it. Waits are used once, by a step that doesn't need them merged."""
+        merged = merge_grains(grains)
+        levels, records = self.keep(merged.levels, "merged/levels"), self.keep(merged.records, "merged/records")
+        return Grains(levels, grains.waits, records)
 
     def keep(self, frame: DataFrame, name: str, folder: Path | None = None) -> DataFrame:
         """Keep a table, and write it as Parquet to `folder`/`name` unless that is None."""

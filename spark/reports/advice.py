@@ -137,7 +137,7 @@ def _elsewhere() -> Column:
     priority's cause.
     """
     words = F.create_map(*(F.lit(text) for pair in _WORDS.items() for text in pair))
-    itself = F.filter("causes", lambda each: each.cause != "higher_priority")
+    itself = F.expr("filter(causes, each -> each.cause != 'higher_priority')")
     cause = F.get(itself, F.lit(0)).cause
     mostly = F.coalesce(F.concat(F.lit(", mostly "), words[cause]), F.lit(", but not for the quota"))
     unused = F.format_string(

@@ -33,9 +33,15 @@ def add_seconds(time: Column, by_s: int) -> Column:
     return time + F.expr(f"INTERVAL {by_s} SECONDS")
 
 
+def each_as(form: str, names: Iterable[str]) -> list[Column]:
+    """Return an aggregate or other expression for each of these columns, under its name; `{}` stands for the column.
+    One text is one call to Java, where a chain of functions is several.
+    """
+    return [F.expr(f"{form.format(name)} as {name}") for name in names]
+
+
 def total(names: Iterable[str]) -> Column:
-    first, *rest = (F.col(name) for name in names)
-    return sum(rest, start=first)
+    return F.expr(" + ".join(names))
 
 
 def ratio(part: Column, whole: Column) -> Column:
@@ -45,4 +51,6 @@ def ratio(part: Column, whole: Column) -> Column:
 
 def shape(frame: DataFrame, schema: StructType) -> DataFrame:
     """Select exactly the schema's columns, with its types and order."""
-    return frame.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in schema))
+    return frame.selectExpr(
+        *(f"cast(`{each.name}` as {each.dataType.simpleString()}) as `{each.name}`" for each in schema)
+    )

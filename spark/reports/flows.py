@@ -20,13 +20,12 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.core.records.meter_record import REFRESH
-from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, total
+from evenlane.spark.reports.columns import add_seconds, each_as, floor_to, seconds, total
 from evenlane.spark.reports.grains import EPOCH, SPELL
 from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, ENDED, QUEUE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.window import WindowSpec
 
     from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
@@ -43,6 +42,7 @@ _NEXT_SPANS = 1.5
 """A node whose last record is older than this many intervals may have ended."""
 _MOST_PACE = 2.0
 """Rates over less than half of the newest window would be arbitrary."""
+_IN_ORDER = f"partition by {', '.join(f'`{name}`' for name in EPOCH)} order by grain"
 _RESTART_S = 60
 """Longer than the final and first reports of two successive owners can overlap."""
 
@@ -119,7 +119,7 @@ def flows(grains: Grains, spells: DataFrame, ends: DataFrame, span: Span) -> Dat
     cut = F.max("killed") & (F.sum("came") < 0)
     moved, height = F.abs("backlog"), F.col("reported_s")
     counted = of_queue.agg(
-        *(F.sum(name).alias(name) for name in grown), cut.alias("cut"),
+        *each_as("sum({})", grown), cut.alias("cut"),
         F.max(height).alias("last_s"), F.sum(moved * height).alias("weighted_s"),
         F.sum(F.when(height.isNotNull(), moved)).alias("moved"),
     ).withColumns(
@@ -133,7 +133,7 @@ def flows(grains: Grains, spells: DataFrame, ends: DataFrame, span: Span) -> Dat
     # what moved the backlog decides, as a queue that doesn't change is reported only now and then
     at = F.when(F.sum("moved") > 0, F.sum("weighted_s") / F.sum("moved")).otherwise(F.max("last_s"))
     return both.groupBy("project", "priority", "grain").agg(
-        *(F.sum(name).alias(name) for name in SUMS), (seconds(F.col("grain")) + at).alias("reported_at")
+        *each_as("sum({})", SUMS), (seconds(F.col("grain")) + at).alias("reported_at")
     )
 
 
@@ -142,13 +142,12 @@ def changes(grains: Grains, spells: DataFrame, ends: DataFrame, span: Span) -> D
     and `in_flight` since the previous row, and `came`, the arrivals that follow from it. `killed` if a later epoch took
     over without a final report. `reported_s` is when the queue was last reported, in s after the grain's start.
     """
-    order = Window.partitionBy(*EPOCH).orderBy("grain")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    columns = (
-        _with_its_end(grains.levels, spells)
-        .join(runs(grains.records).crossJoin(F.broadcast(ends)), ["node", "run"], "left")
-        .withColumns({name: F.max(name).over(so_far) for name in CUMULATIVE})
+    so_far = f"{_IN_ORDER} rows between unbounded preceding and current row"
+    known = _with_its_end(grains.levels, spells).join(
+        runs(grains.records).crossJoin(F.broadcast(ends)), ["node", "run"], "left"
     )
+    others = [f"`{name}`" for name in known.columns if name not in CUMULATIVE]
+    columns = known.select(*others, *each_as(f"max({{}}) over ({so_far})", CUMULATIVE))
     over = F.col("grain") >= F.col("superseded")
     columns = columns.withColumns(
         {
@@ -157,29 +156,27 @@ def changes(grains: Grains, spells: DataFrame, ends: DataFrame, span: Span) -> D
             "killed": F.coalesce(over & ~F.col("handed_over"), F.lit(False)),
             "backlog": F.when(over, 0).otherwise(F.col("backlog")),
             "in_flight": F.when(over & ~F.col("handed_over"), 0).otherwise(F.col("in_flight")),
-            "base": counts_from_0(F.first("first_number").over(so_far)),
+            "base": counts_from_0(F.expr(f"first(first_number) over ({so_far})")),
             "reported_s": F.when(
                 F.col("last_at") >= F.col("grain"), seconds(F.col("last_at")) - seconds(F.col("grain"))
             ),
         }
     )
-    return _divided(_compute_growth(columns, order), span)
+    return _divided(_compute_growth(columns), span)
 
 
-def _compute_growth(columns: DataFrame, order: WindowSpec) -> DataFrame:
+def _compute_growth(columns: DataFrame) -> DataFrame:
     columns = columns.withColumn("waiting", F.col("backlog") + F.col("in_flight"))
-
-    def growth(name: str, until: str | None = None) -> Column:
-        first = F.when(F.col("base"), 0).otherwise(F.col(until or name))
-        return F.col(until or name) - F.coalesce(F.lag(name).over(order), first)
-
-    share = _share_before(F.lag("last_at").over(order), F.lag("over").over(order))
+    before = f"lag({{0}}) over ({_IN_ORDER})"
+    growth = f"{{0}} - coalesce({before}, if(base, 0, {{0}}))"
+    first_growth = f"first_{{0}} - coalesce({before}, if(base, 0, first_{{0}}))"
+    share = _share_before(*(F.expr(before.format(name)) for name in ("last_at", "over")))
     found = columns.select(
         *EPOCH, "grain", "killed", "reported_s", share.alias("share"), *_OF_PACE,
-        *(growth(name).alias(name) for name in (*CUMULATIVE, "waiting")),
-        *((F.col(name) - F.coalesce(F.lag(name).over(order), F.lit(0))).alias(name) for name in _LEVELS),
-        *(F.greatest(F.lit(0), growth(name, f"first_{name}")).alias(f"first_{name}") for name in COUNTED),
-        growth("waiting", "first_waiting").alias("first_waiting"),
+        *each_as(growth, (*CUMULATIVE, "waiting")),
+        *each_as(f"{{0}} - coalesce({before}, 0)", _LEVELS),
+        *(F.expr(f"greatest(0, {first_growth.format(name)}) as first_{name}") for name in COUNTED),
+        F.expr(f"{first_growth.format('waiting')} as first_waiting"),
     )  # fmt: skip
     return found.withColumns(
         {
@@ -207,20 +204,17 @@ def _share_before(previous_at: Column, previous_over: Column) -> Column:
 def _divided(grown: DataFrame, span: Span) -> DataFrame:
     """Move the share of each first difference to the grain before, in whole messages."""
     early = F.col("early")
-    moves = F.greatest(*(F.abs(F.round(F.col("share") * F.col(f"first_{name}"))) for name in (*COUNTED, "came"))) > 0
+    moves = F.expr(f"greatest({', '.join(f'abs(round(share * first_{name}))' for name in (*COUNTED, 'came'))}) > 0")
     parts = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
     whole = [name for name in (*CUMULATIVE, *_LEVELS) if name not in COUNTED]
 
-    def part(name: str) -> Column:
-        moved = F.round(F.col("share") * F.col(f"first_{name}")).cast("long")
-        return F.when(early, moved).otherwise(F.col(name) - moved)
-
+    moved = "cast(round(share * first_{0}) as long)"
     divided = grown.withColumn("early", F.explode(parts)).select(
         *EPOCH, *_OF_PACE, (F.col("killed") & ~early).alias("killed"),
         F.when(early, add_seconds(F.col("grain"), -span.grain_s)).otherwise(F.col("grain")).alias("grain"),
         F.when(~early, F.col("reported_s")).alias("reported_s"),
-        *(part(name).alias(name) for name in (*COUNTED, "came")),
-        *(F.when(early, 0).otherwise(F.col(name)).alias(name) for name in whole),
+        *each_as(f"if(early, {moved}, {{0}} - {moved})", (*COUNTED, "came")),
+        *each_as("if(early, 0, {0})", whole),
     )  # fmt: skip
     paced = {"arrived": F.col("came"), **{name: total(parts) for name, parts in _PACED.items()}}
     return divided.withColumn("pace", _pace(span)).withColumns(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
-from evenlane.spark.reports.columns import floor_to, seconds, shape
+from evenlane.spark.reports.columns import each_as, floor_to, seconds, shape
 from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
@@ -79,7 +79,8 @@ def grains(
         }
     )
     each = F.explode("waits").alias("each")
-    waits = levels.select("*", each).withColumns({"bucket": F.col("each.bucket"), "count": F.col("each.count")})
+    counted = {"bucket": "bucket", "first_count": "count", "count": "count"}
+    waits = levels.select("*", each).withColumns({name: F.col(f"each.{of}") for name, of in counted.items()})
     return merge_grains(Grains(levels, waits, timed))
 
 
@@ -111,9 +112,7 @@ def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
         shape(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
         shape(
             waits.groupBy("grain", *EPOCH, "bucket").agg(
-                F.min("since").alias("since"),
-                F.min("first_number").alias("first_number"),
-                F.max("count").alias("count"),
+                *each_as("min({})", ("since", "first_number", "first_count")), *each_as("max({})", ("count",))
             ),
             WAIT_LEVELS,
         ),
@@ -139,20 +138,13 @@ def _longer(frame: DataFrame, grain_s: int | None) -> DataFrame:
 
 def _last_word() -> list[Column]:
     """Return the aggregates of the last report. All qualify for Spark's fast aggregation (no strings or structs)."""
-    number, first = F.col("number"), F.col("first_number")
-    known = {name: F.when(F.col(name).isNotNull(), number) for name in TOPIC}
     return [
-        F.min("since").alias("since"),
-        F.max("closed").alias("closed"),
-        F.min("first_number").alias("first_number"),
-        F.max_by("last_at", number).alias("last_at"),
-        *(F.max_by(name, order).alias(name) for name, order in known.items()),
-        *(F.max_by(name, number).alias(name) for name in ("backlog", "oldest_s", "in_flight")),
-        F.max("longest_s").alias("longest_s"),
-        *(F.max(name).alias(name) for name in CUMULATIVE),
-        F.max("number").alias("number"),
-        *(F.min_by(name, first).alias(name) for name in ("first_at", "first_span_s", "first_waiting")),
-        *(F.min(f"first_{name}").alias(f"first_{name}") for name in COUNTED),
+        *each_as("min({})", ("since", "first_number")),
+        *each_as("max_by({}, number)", ("last_at", "backlog", "oldest_s", "in_flight")),
+        *each_as("max_by({0}, if({0} is null, null, number))", TOPIC),
+        *each_as("max({})", ("closed", "longest_s", *CUMULATIVE, "number")),
+        *each_as("min_by({}, first_number)", ("first_at", "first_span_s", "first_waiting")),
+        *each_as("min({})", (f"first_{name}" for name in COUNTED)),
     ]
 
 
@@ -160,4 +152,4 @@ def _once(records: DataFrame) -> DataFrame:
     """Deduplicate messages by sequence and time: a recreated stream has the same sequences at other times."""
     key = ["sequence", "stored"]
     others = [name for name in RECORDS.names if name not in key]
-    return records.groupBy(*key).agg(*(F.max(name).alias(name) for name in others))
+    return records.groupBy(*key).agg(*each_as("max({})", others))

@@ -47,9 +47,9 @@ def _is_noisy() -> Column:
 
 
 def _quiet() -> list[Column]:
-    shares = F.filter("causes", lambda each: each.cause.isin(*CROWDED))
-    crowded = F.aggregate(shares, F.lit(0.0), lambda so_far, each: so_far + each.share) > _MOSTLY
-    crowded = crowded & (F.col("backlog") > 0)
+    shares = f"filter(causes, each -> each.cause in {CROWDED})"
+    share = F.expr(f"aggregate({shares}, 0D, (so_far, each) -> so_far + each.share)")
+    crowded = (share > _MOSTLY) & (F.col("backlog") > 0)
     return [
         F.count("*").alias("quiet"),
         F.median("wait_p95_s").alias("quiet_p95_s"),

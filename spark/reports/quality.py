@@ -39,10 +39,11 @@ def quality(
     have continued.
     """
     uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
+    spells = epochs(grains.levels).where("named")
     found = (
         _of_records(grains.records, span.window_s)
-        .join(_count_killed(grains.levels, span.window_s), "window_start", "left")
-        .join(_silent(grains, span.window_s, now), "window_start", "left")
+        .join(_count_killed(spells, span.window_s), "window_start", "left")
+        .join(_silent(grains.records, spells, span.window_s, now), "window_start", "left")
         .join(uncounted, "window_start", "left")
     )
     if since is not None:
@@ -88,18 +89,18 @@ def _of_records(records: DataFrame, window_s: int) -> DataFrame:
     )
 
 
-def _count_killed(levels: DataFrame, window_s: int) -> DataFrame:
-    ended = epochs(levels).where(F.col("named") & F.col("superseded").isNotNull() & ~F.col("handed_over"))
+def _count_killed(spells: DataFrame, window_s: int) -> DataFrame:
+    ended = spells.where(F.col("superseded").isNotNull() & ~F.col("handed_over"))
     window = floor_to(F.col("superseded"), window_s).alias("window_start")
     return ended.groupBy(window).agg(F.array_sort(F.collect_set(F.struct("node", "partition"))).alias("killed"))
 
 
-def _silent(grains: Grains, window_s: int, now: dt.datetime | None) -> DataFrame:
+def _silent(records: DataFrame, spells: DataFrame, window_s: int, now: dt.datetime | None) -> DataFrame:
     """Find silent nodes in the last window, as nothing is known of the time after it."""
-    readable = grains.records.where(F.col("problem").isNull())
+    readable = records.where(F.col("problem").isNull())
     last = readable.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
-    owning = epochs(grains.levels).where(F.col("named") & F.col("superseded").isNull() & ~F.col("handed_over"))
-    ends = extent(grains.records).withColumn("end", F.greatest("data_end", F.lit(now).cast("timestamp")))
+    owning = spells.where(F.col("superseded").isNull() & ~F.col("handed_over"))
+    ends = extent(records).withColumn("end", F.greatest("data_end", F.lit(now).cast("timestamp")))
     patience = F.greatest(F.lit(_SILENT_S), _SILENT_SPANS * F.coalesce("span_s", F.lit(0.0)))
     return (
         last.join(owning, "node", "left_semi")
@@ -114,7 +115,7 @@ def _sentence() -> Column:
     def named(name: str, words: str, before: str = "") -> Column:
         return F.when(F.col(name) > 0, F.concat(F.lit(before), F.format_number(name, 0), F.lit(words)))
 
-    nodes = F.array_join(F.array_distinct(F.transform("killed", lambda each: each.node)), ", ")
+    nodes = F.array_join(F.array_distinct("killed.node"), ", ")
     killed = F.concat(
         nodes, F.lit(" ended without a last word: its last interval isn't counted, and what it hadn't settled may be "),
         F.lit("counted twice"), F.coalesce(named("uncounted", " messages went uncounted for sure)", " ("), F.lit("")),

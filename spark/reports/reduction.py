@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
+    from evenlane.spark.reports.spans import Span
+
 _MICROS = 1_000_000
 _TIME = pa.timestamp("us", tz="UTC")
 _NULL_TOO = pc.ScalarAggregateOptions(skip_nulls=False)
@@ -36,11 +38,13 @@ class ReducedRows(NamedTuple):
     records: pa.Table
 
 
-def reduce_rows(rows: pa.Table, grain_s: int, behind: Collection[tuple[str, int]] = ()) -> ReducedRows:
-    """Reduce rows of METER to grains of this length. `behind` are the runs (node, run) with a slow clock."""
-    timed = _add_times(rows, grain_s, behind)
+def reduce_rows(rows: pa.Table, span: Span, behind: Collection[tuple[str, int]] = ()) -> ReducedRows:
+    """Reduce rows of METER to the span's grains, and waits to its windows. `behind` are the runs (node, run) with a
+    slow clock.
+    """
+    timed = _add_times(rows, span.grain_s, behind)
     reported = _fill(timed.filter(pc.and_(pc.is_valid(timed["partition"]), pc.is_null(timed["problem"]))))
-    return ReducedRows(_levels(reported), _waits(reported), _records(timed))
+    return ReducedRows(_levels(reported), _waits(reported, span.window_s), _records(timed))
 
 
 def _add_times(rows: pa.Table, grain_s: int, behind: Collection[tuple[str, int]]) -> pa.Table:
@@ -51,9 +55,12 @@ def _add_times(rows: pa.Table, grain_s: int, behind: Collection[tuple[str, int]]
         of_run = pc.and_(pc.equal(rows["node"], node), pc.equal(rows["run"], run))
         wrong = pc.or_(wrong, pc.fill_null(of_run, fill_value=False))
     event = pc.if_else(wrong, stored, pc.coalesce(at, stored))
-    length = grain_s * _MICROS
-    grain = pc.multiply(pc.divide(event, length), length)
-    return rows.append_column("event", pc.cast(event, _TIME)).append_column("grain", pc.cast(grain, _TIME))
+    return rows.append_column("event", pc.cast(event, _TIME)).append_column("grain", _floor(event, grain_s))
+
+
+def _floor(time: pa.ChunkedArray, length_s: int) -> pa.ChunkedArray:
+    length = length_s * _MICROS
+    return pc.cast(pc.multiply(pc.divide(pc.cast(time, pa.int64()), length), length), _TIME)
 
 
 def _fill(reported: pa.Table) -> pa.Table:
@@ -87,8 +94,10 @@ def _levels(reported: pa.Table) -> pa.Table:
     return _aggregate(rows, _KEY, found, LEVELS)
 
 
-def _waits(reported: pa.Table) -> pa.Table:
+def _waits(reported: pa.Table, grain_s: int) -> pa.Table:
     waits = reported["waits"].combine_chunks()
+    longer = _floor(reported["grain"], grain_s)
+    reported = reported.set_column(reported.schema.get_field_index("grain"), "grain", longer)
     rows = reported.select([*_KEY, "since", "number"]).take(pc.list_parent_indices(waits))
     each = pc.list_flatten(waits)
     for name in ("bucket", "count"):
@@ -96,6 +105,7 @@ def _waits(reported: pa.Table) -> pa.Table:
     found: dict[str, tuple[str, str, pc.FunctionOptions | None]] = {
         "since": ("since", "min", None),
         "first_number": ("number", "min", None),
+        "first_count": ("count", "min", None),
         "count": ("count", "max", None),
     }
     return _aggregate(rows, (*_KEY, "bucket"), found, WAIT_LEVELS)

@@ -53,9 +53,12 @@ LEVELS = struct(
 
 WAIT_LEVELS = struct(
     grain=_time, node=_string, run=_long, partition=_int, epoch=_long, project=_string, group=_int, priority=_string,
-    since=_time, bucket=_int, first_number=_long, count=_long,
+    # `count` is cumulative: as first and as last reported
+    since=_time, bucket=_int, first_number=_long, first_count=_long, count=_long,
 )  # fmt: skip
-"""A row per bucket of waits (engine/core/stats/wait_histogram.py) reported in a grain; `count` is cumulative."""
+"""A row per bucket of waits (engine/core/stats/wait_histogram.py) reported in a grain, which may be longer than those
+of LEVELS: up to a window, as percentiles need no finer ones.
+"""
 
 RECORDS = struct(
     # `event` is the event time: `at`, or `stored` if the node's clock is wrong

@@ -77,9 +77,10 @@ def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:
     order = Window.partitionBy(*_KEY).orderBy(F.desc("count"), "reason")
     ranked = counted.withColumn("rank", F.row_number().over(order))
     top = F.collect_list(F.when(F.col("rank") <= _TOP, F.struct("rank", "reason", "count")))
-    return ranked.groupBy(*_KEY).agg(
-        F.sum("count").alias("dead_letters"),
-        F.transform(F.sort_array(top), lambda each: F.struct(each.reason, each["count"])).alias("dead_reasons"),
+    return (
+        ranked.groupBy(*_KEY)
+        .agg(F.sum("count").alias("dead_letters"), F.sort_array(top).alias("top"))
+        .select(*_KEY, "dead_letters", F.arrays_zip("top.reason", "top.count").alias("dead_reasons"))
     )
 
 
@@ -138,14 +139,10 @@ def _judge(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
 
 
 def _causes() -> Column:
-    every = F.array(
-        *(
-            F.struct(F.col(name).alias("seconds"), F.lit(cause).alias("cause"))
-            for cause, name in zip(REASONS, WAITED, strict=True)
-        )
+    # as text: PySpark numbers the variables of its lambda functions, so that Spark would compile them for each report
+    every = ", ".join(
+        f"struct({name} as seconds, '{cause}' as cause)" for cause, name in zip(REASONS, WAITED, strict=True)
     )
-    there = F.sort_array(F.filter(every, lambda each: each.seconds > 0), asc=False)
-    return F.transform(
-        there,
-        lambda each: F.struct(each.cause.alias("cause"), each.seconds, (each.seconds / total(WAITED)).alias("share")),
-    )
+    there = f"sort_array(filter(array({every}), each -> each.seconds > 0), false)"
+    share = f"each.seconds / ({' + '.join(WAITED)})"
+    return F.expr(f"transform({there}, each -> struct(each.cause, each.seconds, {share} as share))")

@@ -66,8 +66,8 @@ def _at(share: float) -> Column:
 
 
 def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
-    """Return how many waits ended in each bucket. Counts are cumulative, so that a window's last and the one before it
-    suffice: the rows are reduced to windows before they are sorted, which takes most of the time.
+    """Return how many waits ended in each bucket. Counts are cumulative, so that a window's first and last suffice.
+    Rows may contain a grain several times, as tasks found it: they need not be merged before.
     """
     order = Window.partitionBy(*EPOCH, "bucket").orderBy("window_start")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -77,7 +77,7 @@ def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
         .agg(
             F.min("since").alias("since"),
             F.min("first_number").alias("first_number"),
-            F.min("count").alias("lowest"),
+            F.min(F.coalesce("first_count", "count")).alias("lowest"),  # older tables have only the last
             F.max("count").alias("highest"),
         )
         .join(F.broadcast(runs(grains.records)), ["node", "run"], "left")

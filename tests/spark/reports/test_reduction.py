@@ -8,6 +8,8 @@ import pytest
 from evenlane.spark.reports.grains import Grains, grains, merge_grains
 from evenlane.spark.reports.reduction import reduce_rows
 from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS
+from evenlane.spark.reports.spans import SPANS, Span
+from evenlane.spark.reports.waits import wait_times
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.columns import arrow_schema
 from tests.spark.reports import cases
@@ -29,7 +31,7 @@ def rows(spark):
 
 def _in_parts(rows: pa.Table, count: int, behind) -> list[pa.Table]:
     size = -(-len(rows) // count)
-    parts = [reduce_rows(rows.slice(start, size), 60, behind) for start in range(0, len(rows), size)]
+    parts = [reduce_rows(rows.slice(start, size), Span(60, 60), behind) for start in range(0, len(rows), size)]
     return [pa.concat_tables(tables) for tables in zip(*parts, strict=True)]
 
 
@@ -54,5 +56,14 @@ def test_reduced_parts_merge_to_what_spark_finds(spark, rows, parts, slow_clocks
     assert _contents(expected) == _contents(merge_grains(frames) if parts > 1 else frames)
 
 
+def test_waits_of_windows_give_the_same_percentiles(spark, rows):
+    """Waits are reduced to windows where they are read, and to grains by the job that keeps tables."""
+    span = SPANS["1h"]
+    frames = Grains(*(spark.createDataFrame(*each) for each in zip(reduce_rows(rows, span), _SCHEMAS, strict=True)))
+    finest = grains(spark.createDataFrame(rows, METER), 60, behind=[])
+    assert len(finest.waits.collect()) > len(frames.waits.collect())
+    assert _contents([wait_times(finest, span.window_s)]) == _contents([wait_times(frames, span.window_s)])
+
+
 def test_no_rows_reduce_to_no_rows():
-    assert [0, 0, 0] == [len(table) for table in reduce_rows(arrow_schema(METER).empty_table(), 60)]
+    assert [0, 0, 0] == [len(table) for table in reduce_rows(arrow_schema(METER).empty_table(), SPANS["1h"])]

@@ -13,6 +13,7 @@ from evenlane.spark.failures import sentence
 from evenlane.spark.jobs.ingest import ingest, keep_few, read_few
 from evenlane.spark.jobs.streams import until_workers_start
 from evenlane.spark.reports.grains import merge_grains
+from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
@@ -46,7 +47,7 @@ def read_by(world, *filters):
 def assert_report_reads_the_same(spark, world, folder):
     """By the driver and by tasks: rows and counts."""
     given = {"nats": world.servers.nats.url, "what": "meter"}
-    few, many = keep_few(spark, read_few(given, METER), 60), ingest(spark, given, folder, 60)
+    few, many = keep_few(spark, read_few(given, METER), SPANS["5m"]), ingest(spark, given, folder, SPANS["5m"])
     assert few.tally == many.tally
     assert (4_504, 1_502, {"node-1", "node-2"}) == (
         few.tally.rows, few.tally.records, {node for node, _ in few.tally.quickest_us}
