@@ -100,7 +100,9 @@ class Watch(threading.Thread):
 
 
 def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[str, object]:
+    from evenlane.spark.jobs.folders import Folder  # noqa: PLC0415
     from evenlane.spark.jobs.table_store import TableStore  # noqa: PLC0415
+    from evenlane.spark.out import place  # noqa: PLC0415
     from evenlane.spark.reports.grains import grains, merge_grains  # noqa: PLC0415
     from evenlane.spark.reports.spans import FINEST_S, SPANS  # noqa: PLC0415
     from evenlane.spark.reports.tenants import tenants  # noqa: PLC0415
@@ -108,7 +110,8 @@ def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[s
     began, found = time.monotonic(), {}
     made = grains(generate(spark, rows, queues), FINEST_S, behind=())
     plans = [funnels(each) for each in made]
-    known = TableStore(spark, folder, few=False).keep_grains(made)
+    kept = Folder(spark, place.url(folder))
+    known = kept.keep_grains(made, "grains")
     found["grains_s"] = round(time.monotonic() - began, 1)
     for name, span in SPANS.items():
         begun = time.monotonic()
@@ -118,7 +121,8 @@ def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[s
             plans.append(funnels(frame))
             return store.keep(frame, table)
 
-        merged = store.keep_grains(merge_grains(known, span.grain_s)) if span.grain_s > FINEST_S else known
+        longer = span.grain_s > FINEST_S
+        merged = kept.keep_grains(merge_grains(known, span.grain_s), f"{name}/grains") if longer else known
         keep(tenants(merged, spark.createDataFrame([], DEAD), span, keep=keep), "tenants")
         found[f"tenants_{name}_s"] = round(time.monotonic() - begun, 1)
     found["all_s"] = round(time.monotonic() - began, 1)
