@@ -25,7 +25,7 @@ class TableStore:
         self._spark, self._scratch, self._few = spark, scratch, few
 
     def merge(self, grains: Grains) -> Grains:
-        """Merge what tasks found, and keep it. Waits are used once, by a step that doesn't need them merged."""
+        """Merge the grains of all tasks, and keep them. Waits stay as they are: the one step that uses them merges."""
         merged = merge_grains(grains)
         levels, records = self.keep(merged.levels, "merged/levels"), self.keep(merged.records, "merged/records")
         return Grains(levels, grains.waits, records)

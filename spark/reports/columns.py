@@ -34,8 +34,8 @@ def add_seconds(time: Column, by_s: int) -> Column:
 
 
 def each_as(form: str, names: Iterable[str]) -> list[Column]:
-    """Return an aggregate or other expression for each of these columns, under its name; `{}` stands for the column.
-    One text is one call to Java, where a chain of functions is several.
+    """Return the SQL expression `form` for each of these columns, under its name. `{}` in it is the column. An
+    expression in SQL takes one call to Java; a chain of functions takes several.
     """
     return [F.expr(f"{form.format(name)} as {name}") for name in names]
 

@@ -207,7 +207,6 @@ def _divided(grown: DataFrame, span: Span) -> DataFrame:
     moves = F.expr(f"greatest({', '.join(f'abs(round(share * first_{name}))' for name in (*COUNTED, 'came'))}) > 0")
     parts = F.when(moves, F.array(F.lit(False), F.lit(True))).otherwise(F.array(F.lit(False)))
     whole = [name for name in (*CUMULATIVE, *_LEVELS) if name not in COUNTED]
-
     moved = "cast(round(share * first_{0}) as long)"
     divided = grown.withColumn("early", F.explode(parts)).select(
         *EPOCH, *_OF_PACE, (F.col("killed") & ~early).alias("killed"),

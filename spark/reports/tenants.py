@@ -139,7 +139,7 @@ def _judge(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
 
 
 def _causes() -> Column:
-    # as text: PySpark numbers the variables of its lambda functions, so that Spark would compile them for each report
+    # in SQL, as PySpark numbers the variables of lambda functions: Spark would compile them again for each report
     every = ", ".join(
         f"struct({name} as seconds, '{cause}' as cause)" for cause, name in zip(REASONS, WAITED, strict=True)
     )

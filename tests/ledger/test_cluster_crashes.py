@@ -186,7 +186,7 @@ def check_asleep(entries: list[Entry], pid: int, stopped: int, woken: int) -> li
 
 
 def without_runs(entries: list[Entry], begins: list[Entry]) -> list[Entry]:
-    """The entries but for those of the runs that began so."""
+    """Leave out all entries of the runs that these begins belong to."""
     runs = {(entry.pid, entry.stream, entry.sequence, entry.attempt) for entry in begins}
     return [entry for entry in entries if (entry.pid, entry.stream, entry.sequence, entry.attempt) not in runs]
 

@@ -168,7 +168,7 @@ async def keys_after_power_cut(disk: PowerDisk, count: int, *, syncs: bool) -> i
 async def test_etcd_keeps_what_it_acknowledged_only_if_it_syncs(tmp_path, syncs):
     """P12: topics, quotas and owners. Without fsync, as in tests, a power cut takes them: the control.
 
-    etcd 3.5.0 to 3.5.2 may store that a change is applied before they apply it: a crash at that moment loses it.
+    etcd 3.5.0 to 3.5.2 may record a change as applied before it is: a crash in between loses the change.
     """
     with power_disks(tmp_path / "disk") as [disk]:
         known_loss = int(EtcdServer(disk.path).version in CORRUPTING_VERSIONS)

@@ -17,7 +17,7 @@ _MODE = "spark.sql.codegen.factoryMode"
 
 @pytest.fixture(autouse=True)
 def _compiling(spark):
-    """Expressions are compiled, which is not so in other tests."""
+    """Let Spark compile expressions: in other tests it interprets them."""
     before = spark.conf.get(_MODE)
     spark.conf.set(_MODE, "FALLBACK")
     yield
