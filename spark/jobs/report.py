@@ -151,7 +151,8 @@ def _make(
         span = SPANS[wanted.window]
         known = records.grains if records.few else store.merge(records.grains)
         announce(f"computing windows from {_sizes(records)}", 0.5)
-        found = tenants(known, _dead(spark, wanted, period), span, wanted.targets, period.since, store.keep)
+        dead = _dead(spark, wanted, period)
+        found = tenants(known, dead, span, wanted.targets, period.since, store.keep, few=records.few)
         parquet = staging.new if "parquet" in wanted.formats else None
         found = store.keep(found.hint("rebalance"), "tenants.parquet", parquet)
         announce("computing data quality and recommendations", 0.8)

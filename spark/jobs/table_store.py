@@ -8,12 +8,14 @@ import pyarrow.parquet as pq
 
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.out import place
-from evenlane.spark.reports.grains import Grains, merge_grains
+from evenlane.spark.reports.grains import once
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from evenlane.spark.reports.grains import Grains
 
 
 class TableStore:
@@ -25,10 +27,8 @@ class TableStore:
         self._spark, self._scratch, self._few = spark, scratch, few
 
     def merge(self, grains: Grains) -> Grains:
-        """Merge the grains of all tasks, and keep them. Waits stay as they are: the one step that uses them merges."""
-        merged = merge_grains(grains)
-        levels, records = self.keep(merged.levels, "merged/levels"), self.keep(merged.records, "merged/records")
-        return Grains(levels, grains.waits, records)
+        """Merge the records of all tasks, and keep them. Other rows stay: the step that uses them merges."""
+        return grains._replace(records=self.keep(once(grains.records), "merged/records"))
 
     def keep(self, frame: DataFrame, name: str, folder: Path | None = None) -> DataFrame:
         """Keep a table, and write it as Parquet to `folder`/`name` unless that is None."""

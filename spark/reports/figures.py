@@ -4,146 +4,142 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812
+import polars as pl
 
 from evenlane.spark.reports import forecast
-from evenlane.spark.reports.columns import add_seconds, floor_to, seconds
-from evenlane.spark.reports.flows import SUMS, epochs, flows
+from evenlane.spark.reports.expressions import MICROS, Extent, floor_to, seconds
+from evenlane.spark.reports.flows import SUMS, flows
+from evenlane.spark.reports.keys import number_queues
+from evenlane.spark.reports.reduction import merge_levels
 from evenlane.spark.reports.waits import wait_times
-from evenlane.spark.reports.window_levels import covered, extent, heads, topics, windows
+from evenlane.spark.reports.window_levels import covered, heads, topics, windows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pyspark.sql import Column, DataFrame
-
-    from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
     from evenlane.spark.reports.targets import Targets
 
-    Keep = Callable[[DataFrame, str], DataFrame]
-
 _LEVELS = ("backlog", "in_flight")
 _FLOWS = tuple(name for name in SUMS if name not in _LEVELS)
-_KEY = ("project", "priority", "window_start")
+_LINE = ("project", "priority")
+_KEY = (*_LINE, "window_start")
 _BUSY = 0.95
 
 
-def figures(grains: Grains, span: Span, targets: Targets, keep: Keep) -> DataFrame:
-    """Compute the figures from `grains` of the span's grain length: all columns of TENANTS and PRIORITY on flows, waits
-    and forecast. `now` is the window's end, or the end of all data if that is earlier. `keep` gets each frame that is
-    used more than once.
+def figures(levels: pl.DataFrame, waits: pl.DataFrame, span: Span, targets: Targets) -> pl.DataFrame:
+    """Compute the figures of tenants from all their rows of LEVELS and WAIT_LEVELS, to which those of their epoch and
+    run were added: all columns of TENANTS and PRIORITY on flows, waits and forecast. Times are in unix µs. `now` is the
+    window's end, or the end of all data if that is earlier.
     """
-    ends = keep(extent(grains.records), "extent")
-    spells = keep(epochs(grains.levels), "epochs")
-    grown = keep(flows(grains, spells, ends, span), "flows")
+    ends = Extent(*levels.select("data_start", "data_end").row(0)) if len(levels) else Extent(0, 0)
+    merged = number_queues(merge_levels(levels, span.grain_s))
+    grown = flows(merged, ends, span)
     found = (
         windows(grown, ends, span.window_s)
-        .join(_in_windows(grown, ends, span), [*_KEY], "left")
-        .join(heads(grains, spells, ends, span.window_s), [*_KEY], "left")
-        .join(wait_times(grains, span.window_s), [*_KEY], "left")
-        .join(topics(grains.levels, span.window_s), ["project", "window_start"], "left")
+        .join(_in_windows(grown, ends, span), on=_KEY, how="left")
+        .join(heads(merged, ends, span.window_s), on=_KEY, how="left")
+        .join(wait_times(waits, merged, span.window_s), on=_KEY, how="left")
+        .join(topics(merged, span.window_s), on=("project", "window_start"), how="left")
     )
-    measured = keep(_measure_held(found, span, targets), "windows")
-    return _foreseen(_rates(measured, span))
+    return _foreseen(_rates(_measure_held(found.sort(_KEY), ends, span, targets), span))
 
 
-def _in_windows(grown: DataFrame, ends: DataFrame, span: Span) -> DataFrame:
+def _in_windows(grown: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
     """Sum over the windows' grains; take levels at the end of the last one; and compute figures of single grains, of
     which the first and last may be cut off by the ends of the data.
     """
-    order = Window.partitionBy("project", "priority").orderBy("grain")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    levels = (
-        grown.withColumns({name: F.sum(name).over(so_far) for name in _LEVELS})
-        .crossJoin(F.broadcast(ends))
-        .withColumn("grain_end", F.least(add_seconds(F.col("grain"), span.grain_s), F.col("data_end")))
-    )
-    reported_s = seconds(F.col("grain_end")) - seconds(F.greatest("grain", "data_start"))
+    grain_end = pl.min_horizontal(pl.col("grain") + span.grain_s * MICROS, ends.end)
+    reported_s = seconds(grain_end - pl.max_horizontal("grain", ends.start))
     # rates over a few seconds are arbitrary, so a grain that is cut off counts as at least half a grain
-    all_s = seconds(F.col("data_end")) - seconds(F.col("data_start"))
-    over_s = F.greatest(reported_s, F.least(F.lit(span.grain_s / 2), all_s), F.lit(1.0))
+    over_s = pl.max_horizontal(reported_s, min(span.grain_s / 2, ends.length_s), 1.0)
+    window_start = floor_to(pl.col("grain"), span.window_s)
     # in less of a grain, some nodes may not have reported yet
-    time = F.when(reported_s >= span.grain_s / 2, F.col("reported_at"))
-    height, count = F.when(time.isNotNull(), F.col("backlog")).cast("double"), F.count(time)
-    unexplained = F.regr_syy(height, time) - F.regr_slope(height, time) * F.regr_sxy(height, time)
-    off = F.when(count > 2, F.greatest(F.lit(0.0), unexplained) / (count - 2))
-    return levels.groupBy("project", "priority", floor_to(F.col("grain"), span.window_s).alias("window_start")).agg(
-        *(F.sum(name).alias(name) for name in _FLOWS),
-        *(F.max_by(name, "grain").alias(name) for name in _LEVELS),
-        F.avg(F.when(F.col("reported_at").isNotNull(), F.col("in_flight"))).alias("in_flight_mean"),
-        F.when(count > 2, F.regr_slope(height, time)).alias("slope"),
-        F.sqrt(off / F.regr_sxx(height, time)).alias("slope_error"),
-        F.sort_array(F.collect_list(F.col("paced_arrived") / over_s), asc=False).alias("arrivals"),
-        F.max(F.col("paced_attempts") / over_s).alias("most_attempts"),
+    time = pl.when(reported_s >= span.grain_s / 2).then(pl.col("reported_at") - seconds(window_start))
+    return (
+        grown.with_columns(pl.col(_LEVELS).cum_sum().over(_LINE))
+        .with_columns(
+            window_start.alias("window_start"),
+            time.alias("time"),
+            pl.when(time.is_not_null()).then(pl.col("backlog")).cast(pl.Float64).alias("height"),
+            (pl.col("paced_arrived") / over_s).alias("arrivals"),
+            (pl.col("paced_attempts") / over_s).alias("attempts_rate"),
+        )
+        .group_by(_KEY, maintain_order=True)
+        .agg(
+            pl.col(_FLOWS).sum(),
+            pl.col(_LEVELS).last(),
+            pl.col("in_flight").filter(pl.col("reported_at").is_not_null()).mean().alias("in_flight_mean"),
+            *_regression(),
+            pl.col("arrivals").sort(descending=True),
+            pl.col("attempts_rate").max().alias("most_attempts"),
+        )
+        .with_columns(*_slope())
     )
 
 
-def _measure_held(found: DataFrame, span: Span, targets: Targets) -> DataFrame:
+def _regression() -> list[pl.Expr]:
+    """Return the sums of squares of the backlog (`height`) over `time`, around their means."""
+    x, y = (pl.col(name) - pl.col(name).mean() for name in ("time", "height"))
+    sums = {"sxx": x * x, "sxy": x * y, "syy": y * y}
+    return [
+        pl.col("time").count().cast(pl.Int64).alias("points"),
+        *(each.sum().alias(name) for name, each in sums.items()),
+    ]
+
+
+def _slope() -> list[pl.Expr]:
+    """Return the slope of a linear regression, and its standard error; null for fewer than three points."""
+    sxx, sxy, syy, points = (pl.col(name) for name in ("sxx", "sxy", "syy", "points"))
+    known = (points > 2) & (sxx > 0)
+    slope = sxy / sxx
+    off = pl.max_horizontal(0.0, syy - slope * sxy) / (points - 2)
+    return [pl.when(known).then(slope).alias("slope"), pl.when(known).then((off / sxx).sqrt()).alias("slope_error")]
+
+
+def _measure_held(found: pl.DataFrame, ends: Extent, span: Span, targets: Targets) -> pl.DataFrame:
     """Carry levels over to windows without reports, and set their growth to 0."""
-    order = Window.partitionBy("project", "priority").orderBy("window_start")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    end = add_seconds(F.col("window_start"), span.window_s)
-    held = {name: F.last(name, ignorenulls=True).over(so_far) for name in (*_LEVELS, "qps", "weight")}
-    found = found.withColumns(held).fillna(dict.fromkeys((*_FLOWS, *_LEVELS), 0))
-    return found.withColumns(
-        {
-            "window_end": end,
-            "now": F.least(end, "data_end"),
-            "covered_s": covered(span.window_s),
-            "in_flight_mean": F.coalesce("in_flight_mean", "in_flight"),
-            "oldest_s": F.when(
-                (F.col("backlog") > 0) & F.col("head_at").isNotNull(),
-                F.greatest(F.lit(0.0), seconds(F.least(end, "data_end")) - seconds(F.col("head_at"))),
-            ),
-            "target_s": _target(targets),
-            "first_puts": F.col("arrived") - F.col("retried"),
-        }
+    end = pl.col("window_start") + span.window_s * MICROS
+    now = pl.min_horizontal(end, ends.end)
+    waited = (pl.col("backlog") > 0) & pl.col("head_at").is_not_null()
+    return found.with_columns(
+        pl.col(*_LEVELS, "qps", "weight").forward_fill().over(_LINE), pl.col(_FLOWS).fill_null(0)
+    ).with_columns(
+        end.alias("window_end"),
+        now.alias("now"),
+        covered(ends, span.window_s).alias("covered_s"),
+        pl.coalesce("in_flight_mean", "in_flight"),
+        pl.when(waited).then(pl.max_horizontal(0.0, seconds(now - pl.col("head_at")))).alias("oldest_s"),
+        pl.col("priority").replace_strict(targets.oldest_s, default=targets.other_s).cast(pl.Float64).alias("target_s"),
+        (pl.col("arrived") - pl.col("retried")).alias("first_puts"),
     )
 
 
-def _target(targets: Targets) -> Column:
-    found = F.lit(targets.other_s)
-    for name, value in targets.oldest_s.items():
-        found = F.when(F.col("priority") == name, value).otherwise(found)
-    return found
-
-
-def _rates(found: DataFrame, span: Span) -> DataFrame:
+def _rates(found: pl.DataFrame, span: Span) -> pl.DataFrame:
     """Compute rates per second over the covered time. A grain without reports is one in which nothing happened."""
-    length = F.when(F.col("covered_s") > 0, F.col("covered_s"))
-    count = F.greatest(F.lit(1), F.ceil(F.col("covered_s") / span.grain_s))
-    busy = (count - F.ceil(count * _BUSY)).cast("int")
-    peak = F.coalesce(F.greatest(F.lit(0.0), F.get("arrivals", busy)), F.lit(0.0))
-    return found.withColumns(
-        {
-            "arrival_rate": F.coalesce(F.greatest(F.lit(0.0), F.col("paced_arrived")) / length, F.lit(0.0)),
-            **{
-                f"{name}_rate": F.coalesce(F.col(f"paced_{paced}") / length, F.lit(0.0))
-                for name, paced in {"drain": "ended", "handled": "handled", "failed": "failed"}.items()
-            },
-            "trend": F.coalesce("slope", (F.col("paced_arrived") - F.col("paced_ended")) / length, F.lit(0.0)),
-            "used_peak": F.coalesce("most_attempts", F.lit(0.0)),
-        }
-    ).withColumns(
-        {
-            "arrival_peak": F.greatest(peak, "arrival_rate"),
-            "used_peak": F.greatest("used_peak", F.coalesce(F.col("paced_attempts") / length, F.lit(0.0))),
-        }
-    )
+    length = pl.when(pl.col("covered_s") > 0).then(pl.col("covered_s"))
+    count = pl.max_horizontal(1.0, (pl.col("covered_s") / span.grain_s).ceil())
+    busy = (count - (count * _BUSY).ceil()).cast(pl.Int64)
+    peak = pl.max_horizontal(0.0, pl.col("arrivals").list.get(busy, null_on_oob=True))
+    growth = (pl.col("paced_arrived") - pl.col("paced_ended")) / length
+    return found.with_columns(
+        pl.max_horizontal(0.0, pl.col("paced_arrived") / length).alias("arrival_rate"),
+        *(
+            (pl.col(f"paced_{paced}") / length).fill_null(0.0).alias(f"{name}_rate")
+            for name, paced in {"drain": "ended", "handled": "handled", "failed": "failed"}.items()
+        ),
+        pl.coalesce("slope", growth, 0.0).alias("trend"),
+        pl.max_horizontal(0.0, "most_attempts", pl.col("paced_attempts") / length).alias("used_peak"),
+    ).with_columns(pl.max_horizontal(peak, "arrival_rate").alias("arrival_peak"))
 
 
-def _foreseen(found: DataFrame) -> DataFrame:
-    net, error = -F.col("trend"), forecast.SURE * F.col("slope_error")
-    found = found.withColumns({"trend_word": forecast.trend_word(), "empty_word": forecast.empty_word()})
-    return found.withColumns(
-        {
-            "empty_s": forecast.empty_s(net),
-            "empty_low_s": forecast.empty_s(net + error),
-            "empty_high_s": forecast.empty_s(net - error),
-            "late_since": forecast.late_since(),
-            "late_by_s": forecast.late_by_s(),
-            "miss_at": forecast.miss_at(),
-        }
+def _foreseen(found: pl.DataFrame) -> pl.DataFrame:
+    net, error = -pl.col("trend"), forecast.SURE * pl.col("slope_error")
+    return found.with_columns(
+        forecast.trend_word().alias("trend_word"), forecast.empty_word().alias("empty_word")
+    ).with_columns(
+        forecast.empty_s(net).alias("empty_s"),
+        forecast.empty_s(net + error).alias("empty_low_s"),
+        forecast.empty_s(net - error).alias("empty_high_s"),
+        forecast.late_since().alias("late_since"),
+        forecast.late_by_s().alias("late_by_s"),
+        forecast.miss_at().alias("miss_at"),
     )

@@ -1,14 +1,13 @@
-"""Forecasts a backlog: its trend, when it is empty, when a message will miss its target. The functions return columns
-of a frame with `backlog`, `arrival_rate` and `drain_rate`, `trend` (growth of the backlog in messages per second),
-`oldest_s`, `target_s`, `covered_s` and `now`.
+"""Forecasts a backlog: its trend, when it is empty, when a message will miss its target. The functions return
+expressions for a frame with `backlog`, `arrival_rate` and `drain_rate`, `trend` (growth of the backlog in messages per
+second), `oldest_s`, `target_s`, `covered_s` and `now` (unix µs).
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
+import polars as pl
 
-from evenlane.spark.reports.columns import instant, seconds
+from evenlane.spark.reports.expressions import micros
 
 STEADY = 0.05
 """A trend is steady if it changes the backlog by less than this share of the throughput or of the backlog."""
@@ -21,38 +20,44 @@ HORIZON_S = 86_400.0
 _FOREVER_S = 30 * 86_400.0
 
 
-def trend_word() -> Column:
-    passed = F.least(F.col("arrival_rate"), F.col("drain_rate")) * F.col("covered_s")
-    much = F.greatest(F.lit(1.0), STEADY * F.col("backlog"), STEADY * passed, _CHANCE * F.sqrt(passed))
-    by = F.col("trend") * F.col("covered_s")
-    return F.when(by > much, "growing").when(by < -much, "shrinking").otherwise("steady")
-
-
-def empty_word() -> Column:
+def trend_word() -> pl.Expr:
+    passed = pl.min_horizontal("arrival_rate", "drain_rate") * pl.col("covered_s")
+    much = pl.max_horizontal(1.0, STEADY * pl.col("backlog"), STEADY * passed, _CHANCE * passed.sqrt())
+    by = pl.col("trend") * pl.col("covered_s")
     return (
-        F.when(F.col("backlog") == 0, "empty")
-        .when(F.col("covered_s") <= 0, "unknown")
-        .when(F.col("backlog") > -F.col("trend") * _FOREVER_S, "never")
-        .otherwise("expected")
+        pl.when(by > much)
+        .then(pl.lit("growing"))
+        .when(by < -much)
+        .then(pl.lit("shrinking"))
+        .otherwise(pl.lit("steady"))
     )
 
 
-def empty_s(net: Column) -> Column:
+def empty_word() -> pl.Expr:
+    return (
+        pl.when(pl.col("backlog") == 0).then(pl.lit("empty"))
+        .when(pl.col("covered_s") <= 0).then(pl.lit("unknown"))
+        .when(pl.col("backlog") > -pl.col("trend") * _FOREVER_S).then(pl.lit("never"))
+        .otherwise(pl.lit("expected"))
+    )  # fmt: skip
+
+
+def empty_s(net: pl.Expr) -> pl.Expr:
     """Return the time until the backlog is empty at this net rate; null: never."""
-    gone = F.when((net > 0) & (F.col("backlog") <= net * _FOREVER_S), F.col("backlog") / net)
-    return F.when(F.col("backlog") == 0, 0.0).otherwise(F.when(F.col("covered_s") > 0, gone))
+    gone = (net > 0) & (pl.col("backlog") <= net * _FOREVER_S) & (pl.col("covered_s") > 0)
+    return pl.when(pl.col("backlog") == 0).then(0.0).when(gone).then(pl.col("backlog") / net)
 
 
-def late_by_s() -> Column:
-    over = F.col("oldest_s") - F.col("target_s")
-    return F.when(over > 0, over)
+def late_by_s() -> pl.Expr:
+    over = pl.col("oldest_s") - pl.col("target_s")
+    return pl.when(over > 0).then(over)
 
 
-def late_since() -> Column:
-    return F.when(late_by_s() > 0, instant(seconds(F.col("now")) - late_by_s()))
+def late_since() -> pl.Expr:
+    return pl.col("now") - micros(late_by_s())
 
 
-def miss_at() -> Column:
+def miss_at() -> pl.Expr:
     """Return when the first message will exceed its target; null if none will, or one already does.
 
     The queue is served from its head, which has waited for `oldest`; its tail has just arrived. At the drain rate d,
@@ -60,10 +65,13 @@ def miss_at() -> Column:
     exceed the target T is at f = (T - oldest) / (B/d - oldest). If there is none, but the backlog grows by g per
     second, messages that arrive in (T*d - B) / g seconds will exceed it, after T more.
     """
-    drain, oldest, target = F.col("drain_rate"), F.coalesce("oldest_s", F.lit(0.0)), F.col("target_s")
+    drain, oldest, target = pl.col("drain_rate"), pl.col("oldest_s").fill_null(0.0), pl.col("target_s")
+    backlog = pl.col("backlog")
     left = target - oldest
-    all_of_it = F.when(drain > 0, F.col("backlog") / drain)
-    here = F.when(all_of_it.isNull(), left).when(all_of_it > target, left / (all_of_it - oldest) * all_of_it)
-    growing = F.when(F.col("trend_word") == "growing", (target * drain - F.col("backlog")) / F.col("trend") + target)
-    due = F.when((F.col("backlog") > 0) & (left >= 0), F.coalesce(here, growing))
-    return F.when(due <= HORIZON_S, instant(seconds(F.col("now")) + due))
+    all_of_it = pl.when(drain > 0).then(backlog / drain)
+    here = (
+        pl.when(all_of_it.is_null()).then(left).when(all_of_it > target).then(left / (all_of_it - oldest) * all_of_it)
+    )
+    growing = pl.when(pl.col("trend_word") == "growing").then((target * drain - backlog) / pl.col("trend") + target)
+    due = pl.when((backlog > 0) & (left >= 0)).then(pl.coalesce(here, growing))
+    return pl.when(due <= HORIZON_S).then(pl.col("now") + micros(due))

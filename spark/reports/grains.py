@@ -13,7 +13,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.columns import each_as, floor_to, seconds, shape
-from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, QUEUE, RECORDS, TOPIC, WAIT_LEVELS
+from evenlane.spark.reports.keys import EPOCH
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -25,10 +26,6 @@ SKEW_S = 30
 fast clock shows in each record. With a slow one, even a run's quickest record seems to have taken this long; otherwise
 records were just late.
 """
-EPOCH = ("node", "run", *QUEUE, "epoch")
-"""Key of a queue's epoch. It belongs to one run of one node: equal numbers in different runs belong to different
-environments, of which the later one was recreated.
-"""
 FILLED: dict[str, bool | float | int | str] = {
     **dict.fromkeys(("run", "number", "partition", "epoch", "group", "backlog", "in_flight", *CUMULATIVE), 0),
     "node": "",
@@ -36,8 +33,6 @@ FILLED: dict[str, bool | float | int | str] = {
     "closed": False,
 }
 """Values of columns that an older record lacks."""
-SPELL = ("node", "run", "partition", "epoch")
-"""Key of a partition's epoch."""
 
 
 class Grains(NamedTuple):
@@ -78,9 +73,8 @@ def grains(
             **{f"first_{name}": F.col(column) for name, column in firsts.items()},
         }
     )
-    each = F.explode("waits").alias("each")
-    counted = {"bucket": "bucket", "first_count": "count", "count": "count"}
-    waits = levels.select("*", each).withColumns({name: F.col(f"each.{of}") for name, of in counted.items()})
+    counts = "struct(each.bucket, number as first_number, each.count as first_count, each.count as count)"
+    waits = levels.where(F.size("waits") > 0).withColumn("waits", F.expr(f"transform(waits, each -> {counts})"))
     return merge_grains(Grains(levels, waits, timed))
 
 
@@ -110,14 +104,20 @@ def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
     levels, waits, records = (_longer(each, grain_s) for each in grains)
     return Grains(
         shape(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
-        shape(
-            waits.groupBy("grain", *EPOCH, "bucket").agg(
-                *each_as("min({})", ("since", "first_number", "first_count")), *each_as("max({})", ("count",))
-            ),
-            WAIT_LEVELS,
-        ),
-        shape(_once(records), RECORDS),
+        shape(_merge_waits(waits), WAIT_LEVELS),
+        once(records),
     )
+
+
+def _merge_waits(waits: DataFrame) -> DataFrame:
+    counts = ("bucket", "first_number", "first_count", "count")
+    by_bucket = (
+        waits.select("grain", *EPOCH, "since", F.inline("waits"))
+        .groupBy("grain", *EPOCH, "bucket")
+        .agg(*each_as("min({})", ("since", "first_number", "first_count")), *each_as("max({})", ("count",)))
+    )
+    counted = F.sort_array(F.collect_list(F.struct(*counts))).alias("waits")
+    return by_bucket.groupBy("grain", *EPOCH).agg(F.min("since").alias("since"), counted)
 
 
 def union_grains(*parts: Grains) -> Grains:
@@ -148,8 +148,8 @@ def _last_word() -> list[Column]:
     ]
 
 
-def _once(records: DataFrame) -> DataFrame:
+def once(records: DataFrame) -> DataFrame:
     """Deduplicate messages by sequence and time: a recreated stream has the same sequences at other times."""
     key = ["sequence", "stored"]
     others = [name for name in RECORDS.names if name not in key]
-    return records.groupBy(*key).agg(*each_as("max({})", others))
+    return shape(records.groupBy(*key).agg(*each_as("max({})", others)), RECORDS)

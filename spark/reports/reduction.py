@@ -1,33 +1,31 @@
-"""Reduces rows of METER in Arrow, where they are read; Spark merges what the tasks found (spark/reports/grains.py).
+"""Reduces rows of METER to grains where they are read, and merges what several tasks found.
 
-Most rows only repeat cumulative counters: of each queue and grain, one row is left. Arrow takes a fraction of the time
-that Spark takes for the same rows, and needs no code to be compiled first.
+Most rows only repeat cumulative counters: of each queue and grain, one row is left. Counters never decrease within an
+epoch and records are numbered, so rows may come in any order, and more than once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import polars as pl
 
-from evenlane.spark.reports.grains import EPOCH, FILLED, SKEW_S
+from evenlane.spark.reports.expressions import MICROS, floor_to, from_arrow, to_arrow
+from evenlane.spark.reports.grains import FILLED, SKEW_S
+from evenlane.spark.reports.keys import EPOCH
 from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_LEVELS
-from evenlane.spark.source.columns import arrow_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
-    from pyspark.sql.types import StructType
+    import pyarrow as pa
 
     from evenlane.spark.reports.spans import Span
 
-_MICROS = 1_000_000
-_TIME = pa.timestamp("us", tz="UTC")
-_NULL_TOO = pc.ScalarAggregateOptions(skip_nulls=False)
 _KEY = ("grain", *EPOCH)
 _ONE_RECORD = ("sequence", "stored")
 """Key of a record: a recreated stream has the same sequences at other times."""
+_COUNTS = ("bucket", "first_number", "first_count", "count")
 
 
 class ReducedRows(NamedTuple):
@@ -42,89 +40,71 @@ def reduce_rows(rows: pa.Table, span: Span, behind: Collection[tuple[str, int]] 
     """Reduce rows of METER to the span's grains, and waits to its windows. `behind` are the runs (node, run) with a
     slow clock.
     """
-    timed = _add_times(rows, span.grain_s, behind)
-    reported = _fill(timed.filter(pc.and_(pc.is_valid(timed["partition"]), pc.is_null(timed["problem"]))))
-    return ReducedRows(_levels(reported), _waits(reported, span.window_s), _records(timed))
+    timed = _add_times(from_arrow(rows), span.grain_s, behind)
+    reported = timed.filter(pl.col("partition").is_not_null() & pl.col("problem").is_null()).with_columns(
+        pl.col(name).fill_null(value) for name, value in FILLED.items()
+    )
+    records = timed.select(RECORDS.names).unique(_ONE_RECORD)
+    return ReducedRows(
+        to_arrow(merge_levels(_levels(reported), span.grain_s), LEVELS),
+        to_arrow(_waits(reported, span.window_s), WAIT_LEVELS),
+        to_arrow(records, RECORDS),
+    )
 
 
-def _add_times(rows: pa.Table, grain_s: int, behind: Collection[tuple[str, int]]) -> pa.Table:
+def merge_levels(levels: pl.DataFrame, grain_s: int) -> pl.DataFrame:
+    """Merge rows of LEVELS into grains of this length, so that each grain and queue occurs once. Other columns are the
+    same for all rows of a queue.
+    """
+    others = [name for name in levels.columns if name not in LEVELS.names]
+    last, first = pl.col("number").arg_max(), pl.col("first_number").arg_min()
+    return (
+        levels.sort("number")
+        .group_by(floor_to(pl.col("grain"), grain_s), *EPOCH)
+        .agg(
+            pl.col("last_at", "backlog", "oldest_s", "in_flight").get(last),
+            pl.col(TOPIC).drop_nulls().last(),
+            pl.col("first_at", "first_span_s", "first_waiting").get(first),
+            pl.col("since", "first_number", *(f"first_{name}" for name in COUNTED)).min(),
+            pl.col("closed", "longest_s", *CUMULATIVE, "number").max(),
+            pl.col(others).first(),
+        )
+    )
+
+
+def _add_times(rows: pl.DataFrame, grain_s: int, behind: Collection[tuple[str, int]]) -> pl.DataFrame:
     """Add the event time and its grain."""
-    stored, at = (pc.cast(rows[name], pa.int64()) for name in ("stored", "at"))
-    wrong = pc.fill_null(pc.less(pc.subtract(stored, at), -SKEW_S * _MICROS), fill_value=False)
+    wrong = pl.col("stored") - pl.col("at") < -SKEW_S * MICROS
     for node, run in behind:
-        of_run = pc.and_(pc.equal(rows["node"], node), pc.equal(rows["run"], run))
-        wrong = pc.or_(wrong, pc.fill_null(of_run, fill_value=False))
-    event = pc.if_else(wrong, stored, pc.coalesce(at, stored))
-    return rows.append_column("event", pc.cast(event, _TIME)).append_column("grain", _floor(event, grain_s))
+        wrong |= (pl.col("node") == node) & (pl.col("run") == run)
+    event = pl.when(wrong).then(pl.col("stored")).otherwise(pl.coalesce("at", "stored"))
+    return rows.with_columns(event.alias("event")).with_columns(floor_to(pl.col("event"), grain_s).alias("grain"))
 
 
-def _floor(time: pa.ChunkedArray, length_s: int) -> pa.ChunkedArray:
-    length = length_s * _MICROS
-    return pc.cast(pc.multiply(pc.divide(pc.cast(time, pa.int64()), length), length), _TIME)
+def _levels(reported: pl.DataFrame) -> pl.DataFrame:
+    """Return a row of LEVELS for each row of METER."""
+    firsts = {"at": "event", "span_s": "span_s", "number": "number", **{name: name for name in COUNTED}}
+    return reported.with_columns(
+        pl.col("event").alias("last_at"),
+        (pl.col("backlog") + pl.col("in_flight")).alias("first_waiting"),
+        *(pl.col(column).alias(f"first_{name}") for name, column in firsts.items()),
+    ).select(LEVELS.names)
 
 
-def _fill(reported: pa.Table) -> pa.Table:
-    """Fill in fields that older records lack."""
-    for name, value in FILLED.items():
-        place = reported.schema.get_field_index(name)
-        filled = pc.fill_null(reported[name], pa.scalar(value, reported.schema.field(name).type))
-        reported = reported.set_column(place, name, filled)
-    return reported
-
-
-def _levels(reported: pa.Table) -> pa.Table:
-    """Aggregate as `merge_grains` does: rows in the order of their numbers, so that the first and last ones count."""
-    waiting = pc.add(reported["backlog"], pc.cast(reported["in_flight"], pa.int64()))
-    rows = reported.drop_columns(["waits"]).append_column("waiting", waiting).sort_by("number")
-    found: dict[str, tuple[str, str, pc.FunctionOptions | None]] = {
-        "since": ("since", "min", None),
-        "closed": ("closed", "max", None),
-        "first_number": ("number", "min", None),
-        "number": ("number", "max", None),
-        "last_at": ("event", "last", _NULL_TOO),
-        **{name: (name, "last", None) for name in TOPIC},
-        **{name: (name, "last", _NULL_TOO) for name in ("backlog", "oldest_s", "in_flight")},
-        "longest_s": ("longest_s", "max", None),
-        **{name: (name, "max", None) for name in CUMULATIVE},
-        "first_at": ("event", "first", _NULL_TOO),
-        "first_span_s": ("span_s", "first", _NULL_TOO),
-        "first_waiting": ("waiting", "first", _NULL_TOO),
-        **{f"first_{name}": (name, "min", None) for name in COUNTED},
-    }
-    return _aggregate(rows, _KEY, found, LEVELS)
-
-
-def _waits(reported: pa.Table, grain_s: int) -> pa.Table:
-    waits = reported["waits"].combine_chunks()
-    longer = _floor(reported["grain"], grain_s)
-    reported = reported.set_column(reported.schema.get_field_index("grain"), "grain", longer)
-    rows = reported.select([*_KEY, "since", "number"]).take(pc.list_parent_indices(waits))
-    each = pc.list_flatten(waits)
-    for name in ("bucket", "count"):
-        rows = rows.append_column(name, pc.struct_field(each, name))
-    found: dict[str, tuple[str, str, pc.FunctionOptions | None]] = {
-        "since": ("since", "min", None),
-        "first_number": ("number", "min", None),
-        "first_count": ("count", "min", None),
-        "count": ("count", "max", None),
-    }
-    return _aggregate(rows, (*_KEY, "bucket"), found, WAIT_LEVELS)
-
-
-def _records(timed: pa.Table) -> pa.Table:
-    """Keep one row of each message: all rows of a record have the same values in these columns."""
-    others = [name for name in RECORDS.names if name not in _ONE_RECORD]
-    return _aggregate(timed, _ONE_RECORD, {name: (name, "first", None) for name in others}, RECORDS)
-
-
-def _aggregate(
-    rows: pa.Table, key: Sequence[str], found: dict[str, tuple[str, str, pc.FunctionOptions | None]], schema: StructType
-) -> pa.Table:
-    """Group rows. `found` has column, aggregate function and its options by the name of the result."""
-    grouped = pa.TableGroupBy(rows, list(key), use_threads=False).aggregate(list(found.values()))
-    columns = {
-        **{name: grouped[name] for name in key},
-        **{name: grouped[f"{column}_{function}"] for name, (column, function, _) in found.items()},
-    }
-    target = arrow_schema(schema)
-    return pa.table([pc.cast(columns[field.name], field.type) for field in target], schema=target)
+def _waits(reported: pl.DataFrame, window_s: int) -> pl.DataFrame:
+    count = pl.col("count")
+    counted = (
+        reported.select(floor_to(pl.col("grain"), window_s), *EPOCH, "since", "number", "waits")
+        .filter(pl.col("waits").list.len() > 0)
+        .explode("waits")
+        .unnest("waits")
+        .group_by(*_KEY, "bucket")
+        .agg(
+            pl.col("since").min(),
+            pl.col("number").min().alias("first_number"),
+            count.min().alias("first_count"),
+            count.max(),
+        )
+    )
+    in_order = counted.sort("bucket").group_by(_KEY, maintain_order=True)
+    return in_order.agg(pl.col("since").min(), pl.struct(_COUNTS).alias("waits"))

@@ -31,7 +31,6 @@ ENDED = ("handled", "retried", "dead", "expired", "dropped")
 """Counters of messages that left their queue."""
 COUNTED = (*ENDED, "attempts")
 """Counters that are divided at a grain's start: see `first_at` in LEVELS."""
-QUEUE = ("partition", "project", "group", "priority")
 
 LEVELS = struct(
     # `grain` is its start, by event time
@@ -54,10 +53,10 @@ LEVELS = struct(
 WAIT_LEVELS = struct(
     grain=_time, node=_string, run=_long, partition=_int, epoch=_long, project=_string, group=_int, priority=_string,
     # `count` is cumulative: as first and as last reported
-    since=_time, bucket=_int, first_number=_long, first_count=_long, count=_long,
+    since=_time, waits=ArrayType(struct(bucket=_int, first_number=_long, first_count=_long, count=_long)),
 )  # fmt: skip
-"""A row per bucket of waits (engine/core/stats/wait_histogram.py) reported in a grain, which may be longer than those
-of LEVELS: up to a window, as percentiles need no finer ones.
+"""A row per queue, epoch and grain with its buckets of waits (engine/core/stats/wait_histogram.py). The grain may be
+longer than those of LEVELS: up to a window, as percentiles need no finer ones.
 """
 
 RECORDS = struct(
@@ -88,6 +87,18 @@ PRIORITY = struct(
     # the target is met
     late_since=_time, late_by_s=_double, miss_at=_time,
 )  # fmt: skip
+
+FIGURES = struct(
+    project=_string, priority=_string, window_start=_time, window_end=_time, covered_s=_double,
+    backlog=_long, in_flight=_long, oldest_s=_double, target_s=_double,
+    **WAITS, **FLOWS, uncounted=_long, **FORECAST, late_since=_time, late_by_s=_double, miss_at=_time,
+    qps=_double, weight=_double, got_over_due=_double, in_flight_mean=_double,
+    ran_s=_double, **dict.fromkeys(WAITED, _double),
+    # attempts in the window, as if all nodes had reported up to its end; messages and attempts per second in one of the
+    # busiest grains
+    paced_attempts=_double, arrival_peak=_double, used_peak=_double,
+)  # fmt: skip
+"""A row per tenant, priority (and all of them together) and window."""
 
 TENANTS = struct(
     # `covered_s` is the part of the window with data: rates are over that

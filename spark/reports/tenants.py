@@ -9,8 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.core.wire.reason_codes import REASONS
 from evenlane.spark.reports import advice
+from evenlane.spark.reports.by_tenant import tenant_figures
 from evenlane.spark.reports.columns import floor_to, ratio, shape, total
-from evenlane.spark.reports.figures import figures
 from evenlane.spark.reports.flows import WHOLE
 from evenlane.spark.reports.schemas import PRIORITY, RECOMMENDED, TENANTS
 from evenlane.spark.reports.targets import Targets
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from evenlane.spark.reports.figures import Keep
+    from evenlane.spark.reports.by_tenant import Keep
     from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
 
@@ -44,14 +44,16 @@ def tenants(
     targets: Targets = TARGETS,
     since: dt.datetime | None = None,
     keep: Keep = as_planned,
+    *,
+    few: bool = False,
 ) -> DataFrame:
-    """Compute TENANTS from merged grains of the span's grain length; `dead` are rows of DEAD. Windows that begin before
-    `since` are left out, but their data is used (schemas.LEAD_S).
+    """Compute TENANTS from grains of the span's grain length or shorter; `dead` are rows of DEAD. Windows that begin
+    before `since` are left out, but their data is used (schemas.LEAD_S). `few` says whether the rows are.
 
     Each grain is used several times: keep them as tables. `keep` stores a frame under a name and returns what it
     stored: plans are then shorter, and nothing is computed twice.
     """
-    found = _in_one_row(figures(grains, span, targets, keep))
+    found = _in_one_row(tenant_figures(grains, span, targets, keep, few=few))
     joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))

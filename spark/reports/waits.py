@@ -2,97 +2,89 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812
+import polars as pl
 
 from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS_S
-from evenlane.spark.reports.columns import floor_to
-from evenlane.spark.reports.flows import WHOLE, counts_from_0, queues, runs
-from evenlane.spark.reports.grains import EPOCH
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import Column, DataFrame
-
-    from evenlane.spark.reports.grains import Grains
+from evenlane.spark.reports.expressions import floor_to
+from evenlane.spark.reports.flows import counts_from_0, with_whole
+from evenlane.spark.reports.keys import number_queues
 
 _QUANTILES = {"wait_p50_s": 0.5, "wait_p95_s": 0.95, "wait_p99_s": 0.99}
 _KEY = ("project", "priority", "window_start")
 
 
-def wait_times(grains: Grains, window_s: int) -> DataFrame:
+def wait_times(waits: pl.DataFrame, levels: pl.DataFrame, window_s: int) -> pl.DataFrame:
     """Return a row per tenant, priority (and `WHOLE`) and window in which a wait ended: its percentiles and maximum.
 
     Waits are assumed to be evenly distributed within a bucket: the error is at most a bucket (19 %), typically half of
     that.
     """
-    counted = _by_bucket(grains, window_s).join(_longest(grains.levels, window_s), [*_KEY], "left")
-    order = Window.partitionBy(*_KEY).orderBy("bucket")
-    counted = counted.withColumns(
-        {
-            "up_to": F.sum("ended").over(order.rowsBetween(Window.unboundedPreceding, Window.currentRow)),
-            "all": F.sum("ended").over(Window.partitionBy(*_KEY)),
-        }
-    )
-    return counted.groupBy(*_KEY).agg(
-        *(F.min(_at(share)).alias(name) for name, share in _QUANTILES.items()), F.max(_top()).alias("wait_max_s")
+    ended, lower, top = pl.col("ended"), pl.col("lower"), pl.col("top")
+    counted = (
+        _by_bucket(waits, window_s)
+        .join(_longest(levels, window_s), on=_KEY, how="left")
+        .join(_bounds(), on="bucket", how="left")
+        .with_columns(_top())
+        .sort(*_KEY, "bucket")
+        .with_columns(ended.cum_sum().over(_KEY).alias("up_to"), ended.sum().over(_KEY).alias("all"))
     )
 
+    def at(share: float) -> pl.Expr:
+        """Interpolate in the first bucket that reaches the share; the result is the minimum of all that do."""
+        wanted, up_to = share * pl.col("all"), pl.col("up_to")
+        within = pl.max_horizontal(0.0, (wanted - (up_to - ended)) / ended)
+        return pl.when(up_to >= wanted).then(lower + within * (top - lower))
 
-def _doubles(values: Sequence[float]) -> Column:
-    """Return an array, made in one call to Java: `F.lit` makes one or more for each value."""
-    return F.expr(f"array({', '.join(f'{value!r}D' for value in values)})")
+    return (
+        counted.with_columns(at(share).alias(name) for name, share in _QUANTILES.items())
+        .group_by(_KEY)
+        .agg(pl.col(list(_QUANTILES)).min(), top.max().alias("wait_max_s"))
+    )
 
 
-def _lower() -> Column:
-    return F.get(_doubles([0.0, *WAIT_BOUNDS_S]), F.col("bucket"))
+def _bounds() -> pl.DataFrame:
+    """Return the bounds of each bucket, in s; the last one has no upper bound."""
+    return pl.DataFrame(
+        {"bucket": range(len(WAIT_BOUNDS_S) + 1), "lower": [0.0, *WAIT_BOUNDS_S], "upper": [*WAIT_BOUNDS_S, None]},
+        schema={"bucket": pl.Int32, "lower": pl.Float64, "upper": pl.Float64},
+    )
 
 
-def _top() -> Column:
+def _top() -> pl.Expr:
     """Return the longest wait of a bucket, if reported; it is never below the bucket's lower bound."""
-    upper = F.get(_doubles(WAIT_BOUNDS_S), F.col("bucket"))
-    estimate = F.least(upper, F.greatest("longest_s", _lower()))
-    return F.when(F.col("longest_s").isNull(), F.coalesce(upper, _lower())).otherwise(estimate)
+    longest, lower, upper = pl.col("longest_s"), pl.col("lower"), pl.col("upper")
+    estimate = pl.min_horizontal(upper, pl.max_horizontal(longest, lower))
+    return pl.when(longest.is_null()).then(pl.coalesce(upper, lower)).otherwise(estimate).alias("top")
 
 
-def _at(share: float) -> Column:
-    """Interpolate in the first bucket that reaches the share; the result is the minimum of all that do."""
-    wanted = share * F.col("all")
-    within = (wanted - (F.col("up_to") - F.col("ended"))) / F.col("ended")
-    return F.when(F.col("up_to") >= wanted, _lower() + F.greatest(F.lit(0.0), within) * (_top() - _lower()))
-
-
-def _by_bucket(grains: Grains, window_s: int) -> DataFrame:
+def _by_bucket(waits: pl.DataFrame, window_s: int) -> pl.DataFrame:
     """Return how many waits ended in each bucket. Counts are cumulative, so that a window's first and last suffice.
     Rows may contain a grain several times, as tasks found it: they need not be merged before.
     """
-    order = Window.partitionBy(*EPOCH, "bucket").orderBy("window_start")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    since_0 = counts_from_0(F.first("first_number").over(so_far))
-    estimate = (
-        grains.waits.groupBy(*EPOCH, "bucket", floor_to(F.col("grain"), window_s).alias("window_start"))
+    queue = ("queue", "bucket")
+    highest = pl.col("highest")
+    first = pl.when(counts_from_0(pl.col("first_number").first().over(queue))).then(0)
+    ended = highest - pl.coalesce(highest.shift(1).over(queue), first.otherwise(pl.col("lowest").first().over(queue)))
+    found = (
+        number_queues(waits)
+        .with_columns(floor_to(pl.col("grain"), window_s).alias("window_start"))
+        .explode("waits")
+        .unnest("waits")
+        .group_by(*queue, "window_start")
         .agg(
-            F.min("since").alias("since"),
-            F.min("first_number").alias("first_number"),
-            F.min(F.coalesce("first_count", "count")).alias("lowest"),  # older tables have only the last
-            F.max("count").alias("highest"),
+            pl.col("since", "first_number").min(),
+            pl.col("project", "priority", "run_at", "run_number", "complete").first(),
+            pl.coalesce("first_count", "count").min().alias("lowest"),  # older tables have only the last
+            pl.col("count").max().alias("highest"),
         )
-        .join(F.broadcast(runs(grains.records)), ["node", "run"], "left")
-        .withColumn("highest", F.max("highest").over(so_far))
-        .withColumn("first", F.when(since_0, 0).otherwise(F.first("lowest").over(so_far)))
-        .withColumn("ended", F.col("highest") - F.coalesce(F.lag("highest").over(order), "first"))
-        .where(F.col("ended") > 0)
+        .sort("window_start")
+        .with_columns(highest.cum_max().over(queue))
+        .with_columns(ended.alias("ended"))
+        .filter(pl.col("ended") > 0)
     )
-    return _both(estimate).groupBy("project", "priority", "window_start", "bucket").agg(F.sum("ended").alias("ended"))
+    return with_whole(found).group_by(*_KEY, "bucket").agg(pl.col("ended").sum())
 
 
-def _longest(levels: DataFrame, window_s: int) -> DataFrame:
-    window = floor_to(F.col("grain"), window_s).alias("window_start")
-    return _both(queues(levels)).groupBy("project", "priority", window).agg(F.max("longest_s").alias("longest_s"))
-
-
-def _both(frame: DataFrame) -> DataFrame:
-    return frame.withColumn("priority", F.explode(F.array("priority", F.lit(WHOLE))))
+def _longest(levels: pl.DataFrame, window_s: int) -> pl.DataFrame:
+    window = floor_to(pl.col("grain"), window_s).alias("window_start")
+    return with_whole(levels).group_by("project", "priority", window).agg(pl.col("longest_s").max())

@@ -2,99 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import polars as pl
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812
+from evenlane.spark.reports.expressions import MICROS, Extent, floor, floor_to, micros, ratio, seconds
+from evenlane.spark.reports.flows import with_whole
 
-from evenlane.spark.reports.columns import add_seconds, floor_to, instant, ratio, seconds
-from evenlane.spark.reports.flows import WHOLE, queues
-from evenlane.spark.reports.grains import EPOCH, SPELL
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
-    from evenlane.spark.reports.grains import Grains
+_KEY = ("project", "priority", "window_start")
 
 
-def extent(records: DataFrame) -> DataFrame:
-    """Return one row: `data_start`, the start of the time that the first record covers, and `data_end`, the event time
-    of the last record.
-    """
-    readable = records.where(F.col("problem").isNull())
-    spoken = F.col("event") - F.make_dt_interval(secs=F.coalesce("span_s", F.lit(0.0)).cast("decimal(18,6)"))
-    return readable.agg(F.min(spoken).alias("data_start"), F.max("event").alias("data_end"))
+def covered(ends: Extent, window_s: int) -> pl.Expr:
+    """Return the seconds of a window that are covered by records, for a frame with `window_start`."""
+    start = pl.max_horizontal("window_start", ends.start)
+    end = pl.min_horizontal(pl.col("window_start") + window_s * MICROS, ends.end)
+    return pl.max_horizontal(0.0, seconds(end - start))
 
 
-def covered(window_s: int) -> Column:
-    """Return the seconds of a window that are covered by records, for a frame with `extent` and `window_start`."""
-    start = F.greatest("window_start", "data_start")
-    end = F.least(add_seconds(F.col("window_start"), window_s), F.col("data_end"))
-    return F.greatest(F.lit(0.0), seconds(end) - seconds(start))
-
-
-def windows(flows: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
+def windows(flows: pl.DataFrame, ends: Extent, window_s: int) -> pl.DataFrame:
     """Return a row per tenant, priority and window: from the first window in which the priority was reported to the
     last window of all data. A backlog that isn't reported is unchanged.
     """
-    first = floor_to(F.min("grain"), window_s)
-    last = floor_to(F.col("data_end"), window_s)
-    step = F.expr(f"INTERVAL {window_s} SECONDS")
+    last, step = floor(ends.end, window_s), window_s * MICROS
+    first = floor_to(pl.col("grain").min(), window_s)
     return (
-        flows.groupBy("project", "priority")
+        flows.group_by("project", "priority")
         .agg(first.alias("first"))
-        .crossJoin(F.broadcast(ends))
         .select(
-            "project", "priority", "data_start", "data_end",
-            F.explode(F.sequence(F.col("first"), F.greatest("first", last), step)).alias("window_start"),
+            "project", "priority",
+            pl.int_ranges("first", pl.max_horizontal("first", last) + step, step).alias("window_start"),
         )
+        .explode("window_start")
     )  # fmt: skip
 
 
-def heads(grains: Grains, spells: DataFrame, ends: DataFrame, window_s: int) -> DataFrame:
+def heads(levels: pl.DataFrame, ends: Extent, window_s: int) -> pl.DataFrame:
     """Return a row per tenant, priority (and `WHOLE`) and window with a backlog at its end. `head_at` is since when the
     oldest message has waited. A queue's last report holds until its next one, or until its partition's next epoch.
     """
-    head = F.when(F.col("backlog") > 0, instant(seconds(F.col("last_at")) - F.col("oldest_s")))
-    order = Window.partitionBy(*EPOCH).orderBy("window_start")
-    step = F.expr(f"INTERVAL {window_s} SECONDS")
-    grouped = (
-        queues(grains.levels)
-        .withColumn("head", head)
-        .groupBy(*EPOCH, floor_to(F.col("grain"), window_s).alias("window_start"))
-        .agg(F.max_by("head", "number").alias("head_at"))
-        .join(spells, [*SPELL])
-        .crossJoin(F.broadcast(ends))
-    )
-    # The windows from the one of the report up to, but not including, the one where another report holds.
-    holds_to = F.least(
-        F.coalesce(F.lead("window_start").over(order), add_seconds(floor_to(F.col("data_end"), window_s), window_s)),
-        F.coalesce(
-            floor_to(F.col("superseded"), window_s), add_seconds(floor_to(F.col("data_end"), window_s), window_s)
-        ),
-    )
+    step, after_last = window_s * MICROS, floor(ends.end, window_s) + window_s * MICROS
+    head = pl.when(pl.col("backlog") > 0).then(pl.col("last_at") - micros(pl.col("oldest_s")))
+    next_report = pl.col("window_start").shift(-1).over("queue").fill_null(after_last)
+    next_epoch = floor_to(pl.col("superseded"), window_s).fill_null(after_last)
     return (
-        grouped.withColumn("holds_to", holds_to)
-        .where(F.col("head_at").isNotNull() & (F.col("holds_to") > F.col("window_start")))
-        .withColumn("window_start", F.explode(F.sequence(F.col("window_start"), F.col("holds_to") - step, step)))
-        .withColumn("priority", F.explode(F.array("priority", F.lit(WHOLE))))
-        .groupBy("project", "priority", "window_start")
-        .agg(F.min("head_at").alias("head_at"))
+        with_whole(
+            levels.sort("queue", "number")
+            .group_by("queue", floor_to(pl.col("grain"), window_s).alias("window_start"), maintain_order=True)
+            .agg(pl.col("project", "priority", "superseded").first(), head.last().alias("head_at"))
+            .sort("queue", "window_start")
+            # The windows from the one of the report up to, but not including, the one where another report holds.
+            .with_columns(pl.min_horizontal(next_report, next_epoch).alias("holds_to"))
+            .filter(pl.col("head_at").is_not_null() & (pl.col("holds_to") > pl.col("window_start")))
+            .with_columns(pl.int_ranges("window_start", "holds_to", step).alias("window_start"))
+            .explode("window_start")
+            .select(*_KEY, "head_at")
+        )
+        .group_by(_KEY)
+        .agg(pl.col("head_at").min())
     )
 
 
-def topics(levels: DataFrame, window_s: int) -> DataFrame:
+def topics(levels: pl.DataFrame, window_s: int) -> pl.DataFrame:
     """Return a row per tenant and window: the quota and weight last reported, and share got over share due, weighted by
     the nodes' parts of the quota.
     """
-    part = F.coalesce("may_use", F.lit(1.0))
-    last = {name: F.max_by(name, F.when(F.col(name).isNotNull(), F.col("last_at"))) for name in ("qps", "weight")}
-    judged = F.col("fairness").isNotNull()
+    part = pl.col("may_use").fill_null(1.0).filter(pl.col("fairness").is_not_null())
+    got = (pl.col("may_use").fill_null(1.0) * pl.col("fairness")).sum()
     return (
-        queues(levels)
-        .groupBy("project", floor_to(F.col("grain"), window_s).alias("window_start"))
-        .agg(
-            *(column.alias(name) for name, column in last.items()),
-            ratio(F.sum(F.when(judged, part * F.col("fairness"))), F.sum(F.when(judged, part))).alias("got_over_due"),
-        )
-    )  # fmt: skip
+        levels.sort("last_at", nulls_last=False)
+        .group_by("project", floor_to(pl.col("grain"), window_s).alias("window_start"), maintain_order=True)
+        .agg(pl.col("qps", "weight").drop_nulls().last(), ratio(got, part.sum()).alias("got_over_due"))
+    )

@@ -1,0 +1,21 @@
+"""Keys of the rows of reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars as pl
+
+QUEUE = ("partition", "project", "group", "priority")
+EPOCH = ("node", "run", *QUEUE, "epoch")
+"""Key of a queue's epoch. It belongs to one run of one node: equal numbers in different runs belong to different
+environments, of which the later one was recreated.
+"""
+SPELL = ("node", "run", "partition", "epoch")
+"""Key of a partition's epoch."""
+
+
+def number_queues(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add `queue`, a number for each queue's epoch: it takes less time to group by than the key."""
+    return rows.join(rows.select(EPOCH).unique().with_row_index("queue"), on=EPOCH)
