@@ -50,6 +50,8 @@ _STARTED_HERE = {
     # took a third of the planning time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
+    # A task has one core; by default Polars starts a thread for each core of the machine.
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     # Checks and descriptions of each plan, for Spark's developers and its web page.
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",

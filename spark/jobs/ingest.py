@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenlane.spark.out import place
+from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import SKEW_S, Grains
 from evenlane.spark.reports.reduction import reduce_rows
 from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS
@@ -38,6 +39,8 @@ FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
 MODERATE_ROWS = 2_000_000
 """For inputs of at most this many rows, Spark does not plan again after each step."""
+LOCAL_ROWS = 500_000
+"""The driver itself computes figures from at most this many rows of grains (about 300 MB)."""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
 _SCHEMAS = (LEVELS, WAIT_LEVELS, RECORDS)
@@ -65,11 +68,14 @@ class RecordTally:
 
 
 class Records(NamedTuple):
-    """The records, reduced to grains. Unless they are `few`, each task has made its own, which must be merged."""
+    """The records, reduced to grains. Unless they are `few`, each task has made its own, which must be merged. `local`
+    has the same rows in this process; None: they are too many.
+    """
 
     grains: Grains
     tally: RecordTally
     few: bool
+    local: LocalRows | None = None
 
 
 def count_messages(given: Mapping[str, str]) -> int | None:
@@ -100,7 +106,7 @@ def keep_few(spark: SparkSession, table: pa.Table, span: Span) -> Records:
     tally = counter.tally()
     reduced = reduce_rows(table, span, tally.behind)
     frames = (spark.createDataFrame(part, schema) for part, schema in zip(reduced, _SCHEMAS, strict=True))
-    return Records(Grains(*frames), tally, few=True)
+    return Records(Grains(*frames), tally, few=True, local=LocalRows(reduced.levels, reduced.waits))
 
 
 def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, span: Span) -> Records:
@@ -122,7 +128,15 @@ def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, span: S
         spark.read.schema(schema).parquet(place.url(scratch / part))
         for part, schema in zip(Grains._fields, _SCHEMAS, strict=True)
     )
-    return Records(Grains(*frames), tally, few=False)
+    return Records(Grains(*frames), tally, few=False, local=_read_local(scratch))
+
+
+def _read_local(scratch: Path) -> LocalRows | None:
+    """Return what the tasks wrote, unless it is too much for this process."""
+    folders = [scratch / part for part in LocalRows._fields]
+    if sum(pq.read_metadata(file).num_rows for folder in folders for file in folder.iterdir()) > LOCAL_ROWS:
+        return None
+    return LocalRows(*map(pq.read_table, folders))
 
 
 def _plan(given: Mapping[str, str]) -> tuple[Options, list[Task]]:

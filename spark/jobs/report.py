@@ -152,7 +152,7 @@ def _make(
         known = records.grains if records.few else store.merge(records.grains)
         announce(f"computing windows from {_sizes(records)}", 0.5)
         dead = _dead(spark, wanted, period)
-        found = tenants(known, dead, span, wanted.targets, period.since, store.keep, few=records.few)
+        found = tenants(known, dead, span, wanted.targets, period.since, store.keep, records.local)
         parquet = staging.new if "parquet" in wanted.formats else None
         found = store.keep(found.hint("rebalance"), "tenants.parquet", parquet)
         announce("computing data quality and recommendations", 0.8)

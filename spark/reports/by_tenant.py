@@ -7,7 +7,7 @@ time that Spark takes for the same steps, most of which goes into compiling thei
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -31,17 +31,45 @@ if TYPE_CHECKING:
     Keep = Callable[[DataFrame, str], DataFrame]
 
 
-def tenant_figures(grains: Grains, span: Span, targets: Targets, keep: Keep, *, few: bool = False) -> DataFrame:
-    """Compute FIGURES from `grains` of the span's grain length or shorter. `keep` gets each frame that is used more
-    than once. If the rows are `few`, this process computes, as it takes longer to start others.
+_RUN = ("node", "run")
+
+
+class LocalRows(NamedTuple):
+    """Tables of LEVELS and WAIT_LEVELS in this process."""
+
+    levels: pa.Table
+    waits: pa.Table
+
+
+def tenant_figures(
+    grains: Grains, span: Span, targets: Targets, keep: Keep, local: LocalRows | None = None
+) -> DataFrame:
+    """Compute FIGURES from `grains` of the span's grain length; each may occur several times, as tasks found it. `keep`
+    gets each frame that is used more than once. `local` has the same grains, if they are few: this process then
+    computes, as it takes longer to start others and to pass them rows.
     """
     ends, spells = keep(extent(grains.records), "extent"), keep(epochs(grains.levels), "epochs")
+    if local is not None:
+        found = figures(*_join_here(local, ends, spells, runs(grains.records)), span, targets)
+        return ends.sparkSession.createDataFrame(to_arrow(found, FIGURES), FIGURES)
     levels, waits = _levels(grains, ends, spells), _waits(grains)
-    if few:
-        found = figures(from_arrow(levels.toArrow()), from_arrow(waits.toArrow()), span, targets)
-        return levels.sparkSession.createDataFrame(to_arrow(found, FIGURES), FIGURES)
     rows = _pack(levels, "level").unionByName(_pack(waits, "wait"), allowMissingColumns=True)
     return rows.repartition("project").mapInArrow(partial(_compute, span=span, targets=targets), FIGURES)
+
+
+def _join_here(
+    local: LocalRows, ends: DataFrame, spells: DataFrame, of_runs: DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Join as `_levels` and `_waits` do, in this process."""
+    ends_here, spells_here, runs_here = (from_arrow(each.toArrow()) for each in (ends, spells, of_runs))
+    levels = (
+        from_arrow(local.levels)
+        .filter(pl.col("project").is_not_null())
+        .join(spells_here.drop("began", "named"), on=SPELL)
+        .join(runs_here, on=_RUN, how="left")
+        .join(ends_here, how="cross")
+    )
+    return levels, from_arrow(local.waits).join(runs_here, on=_RUN, how="left")
 
 
 def _levels(grains: Grains, ends: DataFrame, spells: DataFrame) -> DataFrame:
@@ -49,7 +77,7 @@ def _levels(grains: Grains, ends: DataFrame, spells: DataFrame) -> DataFrame:
     return (
         grains.levels.where(F.col("project").isNotNull())
         .join(spells.drop("began", "named"), [*SPELL])
-        .join(F.broadcast(runs(grains.records)), ["node", "run"], "left")
+        .join(F.broadcast(runs(grains.records)), [*_RUN], "left")
         .crossJoin(F.broadcast(ends))
     )
 
@@ -57,7 +85,7 @@ def _levels(grains: Grains, ends: DataFrame, spells: DataFrame) -> DataFrame:
 def _waits(grains: Grains) -> DataFrame:
     """Return the rows of waits with what is known of their run."""
     of_runs = runs(grains.records).drop("run_to", "run_span_s")
-    return grains.waits.join(F.broadcast(of_runs), ["node", "run"], "left")
+    return grains.waits.join(F.broadcast(of_runs), [*_RUN], "left")
 
 
 def _pack(frame: DataFrame, name: str) -> DataFrame:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.columns import each_as, floor_to, seconds, shape
 from evenlane.spark.reports.keys import EPOCH
-from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_LEVELS
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_COUNTS, WAIT_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -110,13 +110,12 @@ def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
 
 
 def _merge_waits(waits: DataFrame) -> DataFrame:
-    counts = ("bucket", "first_number", "first_count", "count")
     by_bucket = (
         waits.select("grain", *EPOCH, "since", F.inline("waits"))
         .groupBy("grain", *EPOCH, "bucket")
         .agg(*each_as("min({})", ("since", "first_number", "first_count")), *each_as("max({})", ("count",)))
     )
-    counted = F.sort_array(F.collect_list(F.struct(*counts))).alias("waits")
+    counted = F.sort_array(F.collect_list(F.struct(*WAIT_COUNTS.names))).alias("waits")
     return by_bucket.groupBy("grain", *EPOCH).agg(F.min("since").alias("since"), counted)
 
 

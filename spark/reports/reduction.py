@@ -13,7 +13,7 @@ import polars as pl
 from evenlane.spark.reports.expressions import MICROS, floor_to, from_arrow, to_arrow
 from evenlane.spark.reports.grains import FILLED, SKEW_S
 from evenlane.spark.reports.keys import EPOCH
-from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_LEVELS
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_COUNTS, WAIT_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 _KEY = ("grain", *EPOCH)
 _ONE_RECORD = ("sequence", "stored")
 """Key of a record: a recreated stream has the same sequences at other times."""
-_COUNTS = ("bucket", "first_number", "first_count", "count")
 
 
 class ReducedRows(NamedTuple):
@@ -107,4 +106,4 @@ def _waits(reported: pl.DataFrame, window_s: int) -> pl.DataFrame:
         )
     )
     in_order = counted.sort("bucket").group_by(_KEY, maintain_order=True)
-    return in_order.agg(pl.col("since").min(), pl.struct(_COUNTS).alias("waits"))
+    return in_order.agg(pl.col("since").min(), pl.struct(WAIT_COUNTS.names).alias("waits"))

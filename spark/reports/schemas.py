@@ -50,10 +50,12 @@ LEVELS = struct(
 )  # fmt: skip
 """A row per grain and (queue, epoch) reported in it. A row without a project only names the owner of a partition."""
 
+WAIT_COUNTS = struct(bucket=_int, first_number=_long, first_count=_long, count=_long)
+"""A bucket of waits: its count is cumulative, as first and as last reported."""
+
 WAIT_LEVELS = struct(
     grain=_time, node=_string, run=_long, partition=_int, epoch=_long, project=_string, group=_int, priority=_string,
-    # `count` is cumulative: as first and as last reported
-    since=_time, waits=ArrayType(struct(bucket=_int, first_number=_long, first_count=_long, count=_long)),
+    since=_time, waits=ArrayType(WAIT_COUNTS),
 )  # fmt: skip
 """A row per queue, epoch and grain with its buckets of waits (engine/core/stats/wait_histogram.py). The grain may be
 longer than those of LEVELS: up to a window, as percentiles need no finer ones.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from evenlane.spark.reports.by_tenant import Keep
+    from evenlane.spark.reports.by_tenant import Keep, LocalRows
     from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
 
@@ -44,16 +44,16 @@ def tenants(
     targets: Targets = TARGETS,
     since: dt.datetime | None = None,
     keep: Keep = as_planned,
-    *,
-    few: bool = False,
+    local: LocalRows | None = None,
 ) -> DataFrame:
-    """Compute TENANTS from grains of the span's grain length or shorter; `dead` are rows of DEAD. Windows that begin
-    before `since` are left out, but their data is used (schemas.LEAD_S). `few` says whether the rows are.
+    """Compute TENANTS from grains of the span's grain length; `dead` are rows of DEAD. Windows that begin before
+    `since` are left out, but their data is used (schemas.LEAD_S). `local` has the same grains, if this process is to
+    compute their figures itself.
 
     Each grain is used several times: keep them as tables. `keep` stores a frame under a name and returns what it
     stored: plans are then shorter, and nothing is computed twice.
     """
-    found = _in_one_row(tenant_figures(grains, span, targets, keep, few=few))
+    found = _in_one_row(tenant_figures(grains, span, targets, keep, local))
     joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))

@@ -61,28 +61,30 @@ def _by_bucket(waits: pl.DataFrame, window_s: int) -> pl.DataFrame:
     """Return how many waits ended in each bucket. Counts are cumulative, so that a window's first and last suffice.
     Rows may contain a grain several times, as tasks found it: they need not be merged before.
     """
-    queue = ("queue", "bucket")
-    highest = pl.col("highest")
-    first = pl.when(counts_from_0(pl.col("first_number").first().over(queue))).then(0)
-    ended = highest - pl.coalesce(highest.shift(1).over(queue), first.otherwise(pl.col("lowest").first().over(queue)))
+    numbered = number_queues(waits)
+    queues = numbered.group_by("queue").agg(
+        pl.col("project", "priority", "run_at", "run_number", "complete").first(), pl.col("since").min()
+    )
+    line, highest = ("queue", "bucket"), pl.col("highest")
+    again = pl.all_horizontal((pl.col(name) == pl.col(name).shift(1)).fill_null(value=False) for name in line)
+    first = pl.when(counts_from_0(pl.col("first_number"))).then(0).otherwise(pl.col("lowest"))
     found = (
-        number_queues(waits)
-        .with_columns(floor_to(pl.col("grain"), window_s).alias("window_start"))
+        numbered.select("queue", floor_to(pl.col("grain"), window_s).alias("window_start"), "waits")
         .explode("waits")
         .unnest("waits")
-        .group_by(*queue, "window_start")
+        .group_by(*line, "window_start")
         .agg(
-            pl.col("since", "first_number").min(),
-            pl.col("project", "priority", "run_at", "run_number", "complete").first(),
+            pl.col("first_number").min(),
             pl.coalesce("first_count", "count").min().alias("lowest"),  # older tables have only the last
             pl.col("count").max().alias("highest"),
         )
-        .sort("window_start")
-        .with_columns(highest.cum_max().over(queue))
-        .with_columns(ended.alias("ended"))
+        .sort(*line, "window_start")
+        .with_columns(highest.cum_max().over(line))
+        .join(queues, on="queue", maintain_order="left")
+        .with_columns((highest - pl.when(again).then(highest.shift(1)).otherwise(first)).alias("ended"))
         .filter(pl.col("ended") > 0)
     )
-    return with_whole(found).group_by(*_KEY, "bucket").agg(pl.col("ended").sum())
+    return with_whole(found.select(*_KEY, "bucket", "ended")).group_by(*_KEY, "bucket").agg(pl.col("ended").sum())
 
 
 def _longest(levels: pl.DataFrame, window_s: int) -> pl.DataFrame:

@@ -22,6 +22,7 @@ from evenlane.spark.jobs.ingest import Records, RecordTally
 from evenlane.spark.jobs.request import Period, options_of_dead, options_of_meter
 from evenlane.spark.out import place
 from evenlane.spark.out.quotas import apply_form
+from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import DEAD, METER
@@ -47,8 +48,11 @@ def young(spark):
 def records(meter, wanted, *, few=True):
     """What reading these rows gives."""
     tally = RecordTally(2, 1, {("node-1025", 1): 600_000_000})
-    found = grains(meter, SPANS[wanted.window].grain_s, behind=tally.behind)
-    return Records(Grains(*(frame.localCheckpoint() for frame in found)), tally, few)
+    found = Grains(
+        *(frame.localCheckpoint() for frame in grains(meter, SPANS[wanted.window].grain_s, behind=tally.behind))
+    )
+    local = LocalRows(found.levels.toArrow(), found.waits.toArrow()) if few else None
+    return Records(found, tally, few, local)
 
 
 @pytest.fixture
@@ -312,6 +316,24 @@ def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch)
     batches = {f"{table}/query-0000000{n}" for table in tables.TABLES for n in (1, 2)}  # for present readers
     grains = {f"grains/query-0000000{n}" for n in (0, 1)}
     assert {*batches, *grains, "grains/query-00000002-whole"} == folders
+
+
+@pytest.mark.parametrize("lacks", [(), ("first_count",)])
+def test_waits_that_an_older_release_kept_are_read(tmp_path, spark, meter, lacks):
+    """It wrote a row for each bucket, and at first without `first_count`."""
+    kept = grains(meter.where("project = 'waits'"), 60, behind=()).waits
+    new, old = Folder(spark, str(tmp_path)).keep(kept, "new"), tmp_path / "old"
+    flat = [name for name in kept.columns if name != "waits"]
+    kept.select(*flat, F.inline("waits")).drop(*lacks).write.parquet(str(old))
+
+    def contents(frame):
+        return sorted(
+            (row.project, each["bucket"], each["count"], None if lacks else each["first_count"])
+            for row in frame.collect() for each in row.waits
+        )  # fmt: skip
+
+    assert contents(new) == contents(tables.read_waits(spark, str(old)))
+    assert tables.read_waits(spark, str(tmp_path / "new")).collect() == new.collect()
 
 
 def _rows(spark, path):
