@@ -20,10 +20,6 @@ def seconds(time: Column) -> Column:
     return F.unix_micros(time) / _MICROS
 
 
-def instant(unix_s: Column) -> Column:
-    return F.timestamp_micros((unix_s * _MICROS).cast("long"))
-
-
 def floor_to(time: Column, length_s: int) -> Column:
     """Return the start of the span of this length that contains `time`; spans are aligned to the Unix epoch."""
     return F.timestamp_seconds(F.floor(seconds(time) / length_s) * length_s)

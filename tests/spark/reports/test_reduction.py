@@ -1,10 +1,11 @@
-"""Arrow's reduction of records, where they are read, against Spark's of the same rows."""
+"""Reduction of records where they are read, against Spark's of the same rows; and where figures are computed."""
 
 import random
 
 import pyarrow as pa
 import pytest
 
+from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains, merge_grains
 from evenlane.spark.reports.reduction import reduce_rows
 from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS, WAITS
@@ -66,6 +67,18 @@ def test_waits_of_windows_give_the_same_percentiles(spark, rows):
     found = [tenants(each, spark.createDataFrame([], DEAD), span).select(*_KEY, *WAITS) for each in (finest, frames)]
     assert any(row.wait_p50_s for row in found[0].collect())
     assert 1 == len({str(each) for each in _contents(found)})
+
+
+def test_driver_and_tasks_compute_the_same_figures(spark, rows):
+    """The driver computes reports of few grains, Python workers those of many."""
+    span = SPANS["5m"]
+    reduced = reduce_rows(rows, span)
+    known = Grains(*(spark.createDataFrame(*each) for each in zip(reduced, _SCHEMAS, strict=True)))
+    dead = spark.createDataFrame(cases.dead_letters(), DEAD)
+    here = tenants(known, dead, span, local=LocalRows(reduced.levels, reduced.waits))
+    there = tenants(known, dead, span)
+    assert here.count() > 50
+    assert _contents([here]) == _contents([there])
 
 
 def test_no_rows_reduce_to_no_rows():
