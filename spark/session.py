@@ -131,7 +131,7 @@ def small_input(spark: SparkSession) -> Iterator[None]:
 
 @contextlib.contextmanager
 def moderate_input(spark: SparkSession) -> Iterator[None]:
-    """Set the session up for inputs of at most some millions of rows, inside `with`."""
+    """Set the session up for inputs of at most some 100,000 rows of grains, inside `with`."""
     tasks = str(max(2, spark.sparkContext.defaultParallelism))
     with _settings(spark, {**_MODERATE, "spark.sql.shuffle.partitions": tasks}):
         yield

@@ -17,7 +17,7 @@ from evenlane.spark.out import place
 from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import SKEW_S, Grains
 from evenlane.spark.reports.reduction import reduce_rows
-from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS
+from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LISTS
 from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.datasource import EvenlaneReader
 from evenlane.spark.source.options import parse
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
-MODERATE_ROWS = 2_000_000
-"""For inputs of at most this many rows, Spark does not plan again after each step."""
 LOCAL_ROWS = 500_000
-"""The driver itself computes figures from at most this many rows of grains (about 300 MB)."""
+"""The driver itself computes figures from at most this many rows of grains (about 300 MB), and Spark doesn't plan again
+after each step.
+"""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
-_SCHEMAS = (LEVELS, WAIT_LEVELS, RECORDS)
+_SCHEMAS = (LEVELS, WAIT_LISTS, RECORDS)
 _WORDS = ["node", "project", "priority", "problem"]
 
 

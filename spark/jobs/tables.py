@@ -20,11 +20,10 @@ from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.jobs import streams
 from evenlane.spark.jobs.arguments import Arguments, run
 from evenlane.spark.jobs.folders import Folder
-from evenlane.spark.reports.columns import shape
 from evenlane.spark.reports.grains import Grains, grains, merge_grains, union_grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
-from evenlane.spark.reports.schemas import LEAD_S, LEVELS, RECORDS, WAIT_COUNTS, WAIT_LEVELS
+from evenlane.spark.reports.schemas import LEAD_S, LEVELS, RECORDS, WAIT_LEVELS
 from evenlane.spark.reports.spans import FINEST_S, SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD
@@ -77,11 +76,9 @@ class ReportTables:
 
     def _grains(self, name: str) -> Grains:
         """Return kept grains; columns that an older release didn't write are null."""
-        path, read = self.folder.path_of(name), self._spark.read
+        tables = zip(Grains._fields, (LEVELS, WAIT_LEVELS, RECORDS), strict=True)
         return Grains(
-            read.schema(LEVELS).parquet(f"{path}/levels"),
-            read_waits(self._spark, f"{path}/waits"),
-            read.schema(RECORDS).parquet(f"{path}/records"),
+            *(self._spark.read.schema(schema).parquet(self.folder.path_of(f"{name}/{part}")) for part, schema in tables)
         )
 
     def _first(self, known: Grains) -> datetime:
@@ -124,15 +121,6 @@ class ReportTables:
             for name in self.folder.names(pattern):
                 if name not in counting:
                     self.folder.delete(name)
-
-
-def read_waits(spark: SparkSession, path: str) -> DataFrame:
-    """Read kept WAIT_LEVELS. An older release wrote a row for each bucket."""
-    kept = spark.read.parquet(path)
-    if "waits" not in kept.columns:
-        lacking = {name: F.lit(None) for name in WAIT_COUNTS.names if name not in kept.columns}
-        kept = kept.withColumns(lacking).withColumn("waits", F.array(F.struct(*WAIT_COUNTS.names)))
-    return shape(kept, WAIT_LEVELS)
 
 
 def _filter_since(known: Grains, first: datetime) -> Grains:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from evenlane.spark.reports.expressions import from_arrow, physical, to_arrow
 from evenlane.spark.reports.figures import figures
 from evenlane.spark.reports.keys import SPELL
-from evenlane.spark.reports.schemas import FIGURES
+from evenlane.spark.reports.schemas import FIGURES, WAIT_COUNTS
 from evenlane.spark.reports.spells import epochs, extent, runs
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _RUN = ("node", "run")
 
 
 class LocalRows(NamedTuple):
-    """Tables of LEVELS and WAIT_LEVELS in this process."""
+    """Tables of LEVELS and WAIT_LISTS in this process."""
 
     levels: pa.Table
     waits: pa.Table
@@ -44,9 +44,10 @@ class LocalRows(NamedTuple):
 def tenant_figures(
     grains: Grains, span: Span, targets: Targets, keep: Keep, local: LocalRows | None = None
 ) -> DataFrame:
-    """Compute FIGURES from `grains` of the span's grain length; each may occur several times, as tasks found it. `keep`
-    gets each frame that is used more than once. `local` has the same grains, if they are few: this process then
-    computes, as it takes longer to start others and to pass them rows.
+    """Compute FIGURES from `grains` of the span's grain length; each may occur several times, as tasks found it, and
+    its waits may be rows of WAIT_LEVELS or WAIT_LISTS. `keep` gets each frame that is used more than once. `local` has
+    the same grains, if they are few: this process then computes, as it takes longer to start others and to pass them
+    rows.
     """
     ends, spells = keep(extent(grains.records), "extent"), keep(epochs(grains.levels), "epochs")
     if local is not None:
@@ -54,7 +55,13 @@ def tenant_figures(
         return ends.sparkSession.createDataFrame(to_arrow(found, FIGURES), FIGURES)
     levels, waits = _levels(grains, ends, spells), _waits(grains)
     rows = _pack(levels, "level").unionByName(_pack(waits, "wait"), allowMissingColumns=True)
-    return rows.repartition("project").mapInArrow(partial(_compute, span=span, targets=targets), FIGURES)
+    compute = partial(_compute, span=span, targets=targets)
+    return rows.repartition(_count_partitions(rows), "project").mapInArrow(compute, FIGURES)
+
+
+def _count_partitions(rows: DataFrame) -> int:
+    """Return a fixed number: Spark combines partitions by their compressed size, of which Polars needs a multiple."""
+    return int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
 def _join_here(
@@ -85,7 +92,11 @@ def _levels(grains: Grains, ends: DataFrame, spells: DataFrame) -> DataFrame:
 def _waits(grains: Grains) -> DataFrame:
     """Return the rows of waits with what is known of their run."""
     of_runs = runs(grains.records).drop("run_to", "run_span_s")
-    return grains.waits.join(F.broadcast(of_runs), [*_RUN], "left")
+    waits = grains.waits
+    if "waits" not in waits.columns:
+        lists = F.array(F.struct(*WAIT_COUNTS.names))
+        waits = waits.withColumn("waits", lists).drop(*WAIT_COUNTS.names)
+    return waits.join(F.broadcast(of_runs), [*_RUN], "left")
 
 
 def _pack(frame: DataFrame, name: str) -> DataFrame:

@@ -26,7 +26,7 @@ _BUSY = 0.95
 
 
 def figures(levels: pl.DataFrame, waits: pl.DataFrame, span: Span, targets: Targets) -> pl.DataFrame:
-    """Compute the figures of tenants from all their rows of LEVELS and WAIT_LEVELS, to which those of their epoch and
+    """Compute the figures of tenants from all their rows of LEVELS and WAIT_LISTS, to which those of their epoch and
     run were added: all columns of TENANTS and PRIORITY on flows, waits and forecast. Times are in unix µs. `now` is the
     window's end, or the end of all data if that is earlier.
     """

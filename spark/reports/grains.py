@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.columns import each_as, floor_to, seconds, shape
 from evenlane.spark.reports.keys import EPOCH
-from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_COUNTS, WAIT_LEVELS
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_LEVELS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -73,8 +73,9 @@ def grains(
             **{f"first_{name}": F.col(column) for name, column in firsts.items()},
         }
     )
-    counts = "struct(each.bucket, number as first_number, each.count as first_count, each.count as count)"
-    waits = levels.where(F.size("waits") > 0).withColumn("waits", F.expr(f"transform(waits, each -> {counts})"))
+    each = F.explode("waits").alias("each")
+    counted = {"bucket": "bucket", "first_count": "count", "count": "count"}
+    waits = levels.select("*", each).withColumns({name: F.col(f"each.{of}") for name, of in counted.items()})
     return merge_grains(Grains(levels, waits, timed))
 
 
@@ -104,19 +105,14 @@ def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
     levels, waits, records = (_longer(each, grain_s) for each in grains)
     return Grains(
         shape(levels.groupBy("grain", *EPOCH).agg(*_last_word()), LEVELS),
-        shape(_merge_waits(waits), WAIT_LEVELS),
+        shape(
+            waits.groupBy("grain", *EPOCH, "bucket").agg(
+                *each_as("min({})", ("since", "first_number", "first_count")), *each_as("max({})", ("count",))
+            ),
+            WAIT_LEVELS,
+        ),
         once(records),
     )
-
-
-def _merge_waits(waits: DataFrame) -> DataFrame:
-    by_bucket = (
-        waits.select("grain", *EPOCH, "since", F.inline("waits"))
-        .groupBy("grain", *EPOCH, "bucket")
-        .agg(*each_as("min({})", ("since", "first_number", "first_count")), *each_as("max({})", ("count",)))
-    )
-    counted = F.sort_array(F.collect_list(F.struct(*WAIT_COUNTS.names))).alias("waits")
-    return by_bucket.groupBy("grain", *EPOCH).agg(F.min("since").alias("since"), counted)
 
 
 def union_grains(*parts: Grains) -> Grains:

@@ -13,7 +13,7 @@ import polars as pl
 from evenlane.spark.reports.expressions import MICROS, floor_to, from_arrow, to_arrow
 from evenlane.spark.reports.grains import FILLED, SKEW_S
 from evenlane.spark.reports.keys import EPOCH
-from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_COUNTS, WAIT_LEVELS
+from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_COUNTS, WAIT_LISTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,7 +28,7 @@ _ONE_RECORD = ("sequence", "stored")
 
 
 class ReducedRows(NamedTuple):
-    """Tables of LEVELS, WAIT_LEVELS and RECORDS; each key occurs once."""
+    """Tables of LEVELS, WAIT_LISTS and RECORDS; each key occurs once."""
 
     levels: pa.Table
     waits: pa.Table
@@ -46,7 +46,7 @@ def reduce_rows(rows: pa.Table, span: Span, behind: Collection[tuple[str, int]] 
     records = timed.select(RECORDS.names).unique(_ONE_RECORD)
     return ReducedRows(
         to_arrow(merge_levels(_levels(reported), span.grain_s), LEVELS),
-        to_arrow(_waits(reported, span.window_s), WAIT_LEVELS),
+        to_arrow(_waits(reported, span.window_s), WAIT_LISTS),
         to_arrow(records, RECORDS),
     )
 

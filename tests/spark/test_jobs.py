@@ -24,6 +24,7 @@ from evenlane.spark.out import place
 from evenlane.spark.out.quotas import apply_form
 from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains
+from evenlane.spark.reports.schemas import WAIT_COUNTS
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.archive import files
@@ -51,7 +52,8 @@ def records(meter, wanted, *, few=True):
     found = Grains(
         *(frame.localCheckpoint() for frame in grains(meter, SPANS[wanted.window].grain_s, behind=tally.behind))
     )
-    local = LocalRows(found.levels.toArrow(), found.waits.toArrow()) if few else None
+    listed = found.waits.withColumn("waits", F.array(F.struct(*WAIT_COUNTS.names)))
+    local = LocalRows(found.levels.toArrow(), listed.toArrow()) if few else None
     return Records(found, tally, few, local)
 
 
@@ -316,24 +318,6 @@ def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch)
     batches = {f"{table}/query-0000000{n}" for table in tables.TABLES for n in (1, 2)}  # for present readers
     grains = {f"grains/query-0000000{n}" for n in (0, 1)}
     assert {*batches, *grains, "grains/query-00000002-whole"} == folders
-
-
-@pytest.mark.parametrize("lacks", [(), ("first_count",)])
-def test_waits_that_an_older_release_kept_are_read(tmp_path, spark, meter, lacks):
-    """It wrote a row for each bucket, and at first without `first_count`."""
-    kept = grains(meter.where("project = 'waits'"), 60, behind=()).waits
-    new, old = Folder(spark, str(tmp_path)).keep(kept, "new"), tmp_path / "old"
-    flat = [name for name in kept.columns if name != "waits"]
-    kept.select(*flat, F.inline("waits")).drop(*lacks).write.parquet(str(old))
-
-    def contents(frame):
-        return sorted(
-            (row.project, each["bucket"], each["count"], None if lacks else each["first_count"])
-            for row in frame.collect() for each in row.waits
-        )  # fmt: skip
-
-    assert contents(new) == contents(tables.read_waits(spark, str(old)))
-    assert tables.read_waits(spark, str(tmp_path / "new")).collect() == new.collect()
 
 
 def _rows(spark, path):

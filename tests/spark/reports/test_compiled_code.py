@@ -5,7 +5,7 @@ import pytest
 from evenlane.spark.reports.grains import Grains
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.reduction import reduce_rows
-from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS
+from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LISTS
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD, METER
@@ -29,7 +29,7 @@ def test_second_report_of_a_session_compiles_nothing_again(spark):
     compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
     rows = spark.createDataFrame(cases.rows(), METER).toArrow().cast(arrow_schema(METER))
     span = SPANS["5m"]
-    tables = zip(reduce_rows(rows, span), (LEVELS, WAIT_LEVELS, RECORDS), strict=True)
+    tables = zip(reduce_rows(rows, span), (LEVELS, WAIT_LISTS, RECORDS), strict=True)
     known = Grains(*(spark.createDataFrame(*each).localCheckpoint() for each in tables))
     dead = spark.createDataFrame(cases.dead_letters(), DEAD).localCheckpoint()
 

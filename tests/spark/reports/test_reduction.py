@@ -4,11 +4,12 @@ import random
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains, merge_grains
 from evenlane.spark.reports.reduction import reduce_rows
-from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LEVELS, WAITS
+from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LISTS, WAITS
 from evenlane.spark.reports.spans import SPANS, Span
 from evenlane.spark.reports.tenants import tenants
 from evenlane.spark.schemas import DEAD, METER
@@ -16,7 +17,7 @@ from evenlane.spark.source.columns import arrow_schema
 from tests.spark.reports import cases
 from tests.spark.reports.ledger import TenantHistory
 
-_SCHEMAS = (LEVELS, WAIT_LEVELS, RECORDS)
+_SCHEMAS = (LEVELS, WAIT_LISTS, RECORDS)
 _KEY = ("project", "window_start")
 
 
@@ -42,6 +43,15 @@ def _runs(rows: pa.Table) -> list[tuple[str, int]]:
     return sorted({(node, run) for node, run in found if run is not None})
 
 
+def _frames(spark, reduced) -> Grains:
+    return Grains(*(spark.createDataFrame(*each) for each in zip(reduced, _SCHEMAS, strict=True)))
+
+
+def _flat(waits):
+    """WAIT_LEVELS of WAIT_LISTS."""
+    return waits.select(*(name for name in waits.columns if name != "waits"), F.inline("waits"))
+
+
 def _contents(frames) -> list[list[str]]:
     return [sorted(map(str, frame.collect())) for frame in frames]
 
@@ -53,7 +63,8 @@ def test_reduced_parts_merge_to_what_spark_finds(spark, rows, parts, slow_clocks
     behind = _runs(rows)[:slow_clocks]
     assert len(behind) == slow_clocks
     reduced = _in_parts(rows, parts, behind)
-    frames = Grains(*(spark.createDataFrame(table, schema) for table, schema in zip(reduced, _SCHEMAS, strict=True)))
+    frames = _frames(spark, reduced)
+    frames = frames._replace(waits=_flat(frames.waits))
     expected = grains(spark.createDataFrame(rows, METER), 60, behind=behind)
     assert _contents(expected) == _contents(merge_grains(frames) if parts > 1 else frames)
 
@@ -61,9 +72,9 @@ def test_reduced_parts_merge_to_what_spark_finds(spark, rows, parts, slow_clocks
 def test_waits_of_windows_give_the_same_percentiles(spark, rows):
     """Waits are reduced to windows where they are read, and to grains by the job that keeps tables."""
     span = SPANS["1h"]
-    frames = Grains(*(spark.createDataFrame(*each) for each in zip(reduce_rows(rows, span), _SCHEMAS, strict=True)))
+    frames = _frames(spark, reduce_rows(rows, span))
     finest = grains(spark.createDataFrame(rows, METER), 60, behind=[])
-    assert len(finest.waits.collect()) > len(frames.waits.collect())
+    assert len(finest.waits.collect()) > len(_flat(frames.waits).collect())
     found = [tenants(each, spark.createDataFrame([], DEAD), span).select(*_KEY, *WAITS) for each in (finest, frames)]
     assert any(row.wait_p50_s for row in found[0].collect())
     assert 1 == len({str(each) for each in _contents(found)})
@@ -73,7 +84,7 @@ def test_driver_and_tasks_compute_the_same_figures(spark, rows):
     """The driver computes reports of few grains, Python workers those of many."""
     span = SPANS["5m"]
     reduced = reduce_rows(rows, span)
-    known = Grains(*(spark.createDataFrame(*each) for each in zip(reduced, _SCHEMAS, strict=True)))
+    known = _frames(spark, reduced)
     dead = spark.createDataFrame(cases.dead_letters(), DEAD)
     here = tenants(known, dead, span, local=LocalRows(reduced.levels, reduced.waits))
     there = tenants(known, dead, span)
