@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-_NEEDED = ("pyspark", "pyarrow")  # PySpark doesn't depend on PyArrow, and misses it only in the middle of its work
+# PySpark depends neither on PyArrow nor on pandas, and misses them only in the middle of its work.
+_NEEDED = ("pyspark", "pyarrow", "pandas", "polars")
 
 
 def find_missing() -> str | None:
@@ -12,7 +13,8 @@ def find_missing() -> str | None:
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if not lacking:
         return None
+    are = "is" if len(lacking) == 1 else "are"
     return (
-        f"reports run on PySpark and PyArrow, and {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} not"
-        ' installed: pip install "evenlane[spark]"'
+        f"reports run on PySpark, PyArrow, pandas and Polars, and {' and '.join(lacking)} {are} not installed:"
+        ' pip install "evenlane[spark]"'
     )

@@ -1,4 +1,4 @@
-"""Reports without PySpark or PyArrow, which nodes don't need: one sentence with the command that installs them."""
+"""Reports without their packages, which nodes don't need: one sentence with the command that installs them."""
 
 import os
 import subprocess
@@ -14,12 +14,18 @@ _JOBS = [("-m", f"evenlane.spark.jobs.{name}") for name in ("report", "archive",
 
 
 def _sentence(lacking):
-    return f'reports run on PySpark and PyArrow, and {lacking} not installed: pip install "evenlane[spark]"'
+    needed = "PySpark, PyArrow, pandas and Polars"
+    return f'reports run on {needed}, and {lacking} not installed: pip install "evenlane[spark]"'
 
 
 @pytest.mark.parametrize(
     ("names", "lacking"),
-    [(("pyspark",), "pyspark is"), (("pyarrow",), "pyarrow is"), (("pyspark", "pyarrow"), "pyspark and pyarrow are")],
+    [
+        (("pyspark",), "pyspark is"),
+        (("polars",), "polars is"),
+        (("pandas",), "pandas is"),
+        (("pyspark", "pyarrow"), "pyspark and pyarrow are"),
+    ],
 )
 def test_missing_packages_are_named_with_the_command(monkeypatch, names, lacking):
     for name in names:
@@ -28,7 +34,7 @@ def test_missing_packages_are_named_with_the_command(monkeypatch, names, lacking
 
 
 @pytest.mark.parametrize(
-    ("program", "lacking"), [(_CLI, "pyspark"), *((job, name) for job in _JOBS for name in ("pyspark", "pyarrow"))]
+    ("program", "lacking"), [(_CLI, "pyspark"), *((job, name) for job in _JOBS for name in ("pyspark", "polars"))]
 )
 def test_program_without_a_package_ends_with_one_sentence(tmp_path, program, lacking):
     (tmp_path / "sitecustomize.py").write_text(f"import sys\nsys.modules[{lacking!r}] = None\n")
