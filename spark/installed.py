@@ -13,8 +13,8 @@ def find_missing() -> str | None:
     lacking = [name for name in _NEEDED if find_spec(name) is None]
     if not lacking:
         return None
-    are = "is" if len(lacking) == 1 else "are"
+    *first, last = lacking
+    named = f"{', '.join(first)} and {last} are" if first else f"{last} is"
     return (
-        f"reports run on PySpark, PyArrow, pandas and Polars, and {' and '.join(lacking)} {are} not installed:"
-        ' pip install "evenlane[spark]"'
+        f'reports run on PySpark, PyArrow, pandas and Polars, and {named} not installed: pip install "evenlane[spark]"'
     )

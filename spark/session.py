@@ -35,6 +35,8 @@ _ALWAYS = {
     # known before, isn't sufficient: a table ten times that size was broadcast, and ended a driver of 1 GB.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
+    # A task has one core; by default Polars starts a thread for each core of the machine.
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     # For queries that use the data source's option `pushdown`.
     "spark.sql.python.filterPushdown.enabled": "true",
 }
@@ -50,8 +52,6 @@ _STARTED_HERE = {
     # took a third of the planning time.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.sql.dataFrameQueryContext.enabled": "false",
-    # A task has one core; by default Polars starts a thread for each core of the machine.
-    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     # Checks and descriptions of each plan, for Spark's developers and its web page.
     "spark.sql.lightweightPlanChangeValidation": "false",
     "spark.sql.ui.explainMode": "simple",

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
-LOCAL_ROWS = 500_000
-"""The driver itself computes figures from at most this many rows of grains (about 300 MB), and Spark doesn't plan again
-after each step.
-"""
+LOCAL_ROWS = 200_000
+"""The driver itself computes figures from at most this many rows of grains. It takes some 400 MB."""
+MODERATE_RECORDS = 2_000_000
+"""For at most this many records, if their grains are that few, Spark doesn't plan again after each step."""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
 _SCHEMAS = (LEVELS, WAIT_LISTS, RECORDS)
@@ -134,7 +134,7 @@ def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, span: S
 def _read_local(scratch: Path) -> LocalRows | None:
     """Return what the tasks wrote, unless it is too much for this process."""
     folders = [scratch / part for part in LocalRows._fields]
-    if sum(pq.read_metadata(file).num_rows for folder in folders for file in folder.iterdir()) > LOCAL_ROWS:
+    if sum(pq.read_metadata(file).num_rows for folder in folders for file in folder.glob("part-*")) > LOCAL_ROWS:
         return None
     return LocalRows(*map(pq.read_table, folders))
 

@@ -24,7 +24,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
-from evenlane.spark.jobs.ingest import FEW_RECORDS, count_messages, ingest, keep_few, read_few
+from evenlane.spark.jobs.ingest import FEW_RECORDS, MODERATE_RECORDS, count_messages, ingest, keep_few, read_few
 from evenlane.spark.jobs.request import (
     FORMATS,
     Period,
@@ -144,7 +144,7 @@ def _make(
         records = _records(spark, wanted, period, staging.scratch, early)
         if records.few:
             stack.enter_context(small_input(spark))
-        elif records.local is not None:
+        elif records.local is not None and records.tally.records <= MODERATE_RECORDS:
             stack.enter_context(moderate_input(spark))
         announce(f"adding up {_sizes(records)}", 0.4)
         store = TableStore(spark, staging.scratch, few=records.few)

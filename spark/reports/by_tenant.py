@@ -1,7 +1,7 @@
 """Distributes the rows of grains by tenant, and computes each tenant's figures where its rows are.
 
 Spark joins, divides and stores rows; Polars computes on all rows of some tenants at once. It takes a fraction of the
-time that Spark takes for the same steps, most of which goes into compiling their code (docs/adr).
+time that Spark takes for the same steps, most of which goes into compiling their code (decision 0043).
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def _pack(frame: DataFrame, name: str) -> DataFrame:
 
 def _compute(batches: Iterable[pa.RecordBatch], span: Span, targets: Targets) -> Iterator[pa.RecordBatch]:
     """Compute all rows of some tenants, each of which has either a `level` or a `wait`."""
-    held = list(batches)
-    if held:
+    if held := list(batches):
         rows = from_arrow(pa.Table.from_batches(held))
         levels, waits = (_unpack(rows, name) for name in ("level", "wait"))
+        del held, rows  # the memory of all tenants
         yield from to_arrow(figures(levels, waits, span, targets), FIGURES).to_batches()
 
 

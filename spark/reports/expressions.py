@@ -52,7 +52,7 @@ def ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 
 def total(names: list[str]) -> pl.Expr:
-    """Add columns, none of which is null."""
+    """Add columns; null counts as 0."""
     return pl.sum_horizontal(names)
 
 

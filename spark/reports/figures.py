@@ -123,7 +123,9 @@ def _measure_held(found: pl.DataFrame, ends: Extent, span: Span, targets: Target
         covered(ends, span.window_s).alias("covered_s"),
         pl.coalesce("in_flight_mean", "in_flight"),
         pl.when(waited).then(pl.max_horizontal(0.0, seconds(now - pl.col("head_at")))).alias("oldest_s"),
-        pl.col("priority").replace_strict(targets.oldest_s, default=targets.other_s).cast(pl.Float64).alias("target_s"),
+        pl.col("priority")
+        .replace_strict(dict(targets.oldest_s), default=targets.other_s, return_dtype=pl.Float64)
+        .alias("target_s"),
         (pl.col("arrived") - pl.col("retried")).alias("first_puts"),
     )
 

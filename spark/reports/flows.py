@@ -63,7 +63,7 @@ def flows(levels: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
     moved, height = pl.col("backlog").abs(), pl.col("reported_s")
     counted = (
         _changes(levels, ends, span)
-        .group_by(*QUEUE, "grain")
+        .group_by(*QUEUE, "grain", maintain_order=True)
         .agg(
             pl.col(grown).sum(),
             (pl.col("killed").any() & (pl.col("came").sum() < 0)).alias("cut"),
@@ -83,7 +83,7 @@ def flows(levels: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
     at = pl.when(pl.col("moved").sum() > 0).then(by_moves).otherwise(pl.col("last_s").max())
     return (
         with_whole(counted)
-        .group_by("project", "priority", "grain")
+        .group_by("project", "priority", "grain", maintain_order=True)
         .agg(pl.col(SUMS).sum(), at.alias("reported_at"))
         .with_columns((seconds(pl.col("grain")) + pl.col("reported_at")).alias("reported_at"))
         .sort("project", "priority", "grain")
@@ -99,7 +99,8 @@ def _changes(levels: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
     handed_over = pl.col("handed_over")
     here = pl.col("last_at") >= pl.col("grain")
     known = _with_its_end(levels).with_columns(
-        pl.col(CUMULATIVE).cum_max().over("queue"),
+        # an older release lacks some: they are null
+        pl.col(CUMULATIVE).cum_max().forward_fill().over("queue"),
         over.fill_null(value=False).alias("over"),
         (over | handed_over).fill_null(value=False).alias("final"),
         (over & ~handed_over).fill_null(value=False).alias("killed"),

@@ -36,7 +36,7 @@ FILLED: dict[str, bool | float | int | str] = {
 
 
 class Grains(NamedTuple):
-    """Frames of LEVELS, WAIT_LEVELS and RECORDS."""
+    """Frames of LEVELS, WAIT_LEVELS and RECORDS. A report has WAIT_LISTS instead, which only figures are made from."""
 
     levels: DataFrame
     waits: DataFrame

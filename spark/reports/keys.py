@@ -18,4 +18,4 @@ SPELL = ("node", "run", "partition", "epoch")
 
 def number_queues(rows: pl.DataFrame) -> pl.DataFrame:
     """Add `queue`, a number for each queue's epoch: it takes less time to group by than the key."""
-    return rows.join(rows.select(EPOCH).unique().with_row_index("queue"), on=EPOCH)
+    return rows.join(rows.select(EPOCH).unique(maintain_order=True).with_row_index("queue"), on=EPOCH)

@@ -59,7 +59,7 @@ def merge_levels(levels: pl.DataFrame, grain_s: int) -> pl.DataFrame:
     last, first = pl.col("number").arg_max(), pl.col("first_number").arg_min()
     return (
         levels.sort("number")
-        .group_by(floor_to(pl.col("grain"), grain_s), *EPOCH)
+        .group_by(floor_to(pl.col("grain"), grain_s), *EPOCH, maintain_order=True)
         .agg(
             pl.col("last_at", "backlog", "oldest_s", "in_flight").get(last),
             pl.col(TOPIC).drop_nulls().last(),

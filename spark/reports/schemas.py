@@ -2,8 +2,8 @@
 
 There are two stages, so that the same code serves batch and streaming jobs:
 
-1. `Grains`: LEVELS, WAIT_LEVELS and RECORDS, made from METER; small and mergeable. Rows may be appended in any order
-   and more than once, and `merge_grains` gives the same result (spark/reports/grains.py).
+1. `Grains`: LEVELS, WAIT_LEVELS (in a report, WAIT_LISTS) and RECORDS, made from METER; small and mergeable. Rows may
+   be appended in any order and more than once, and `merge_grains` gives the same result (spark/reports/grains.py).
 2. TENANTS, made from the grains; NOISY and RECOMMENDED, made from TENANTS; QUALITY, made from both
    (spark/reports/tenants.py and its neighbours).
 

@@ -24,7 +24,9 @@ def _sentence(lacking):
         (("pyspark",), "pyspark is"),
         (("polars",), "polars is"),
         (("pandas",), "pandas is"),
+        (("pyarrow",), "pyarrow is"),
         (("pyspark", "pyarrow"), "pyspark and pyarrow are"),
+        (("pyspark", "pyarrow", "pandas", "polars"), "pyspark, pyarrow, pandas and polars are"),
     ],
 )
 def test_missing_packages_are_named_with_the_command(monkeypatch, names, lacking):

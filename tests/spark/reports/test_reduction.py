@@ -52,6 +52,16 @@ def _flat(waits):
     return waits.select(*(name for name in waits.columns if name != "waits"), F.inline("waits"))
 
 
+def _rounded(value):
+    """Without the last digits, which depend on the order in which numbers are added."""
+    match value:
+        case float():
+            return float(f"{value:.9g}")
+        case tuple() | list():
+            return [_rounded(each) for each in value]
+    return value
+
+
 def _contents(frames) -> list[list[str]]:
     return [sorted(map(str, frame.collect())) for frame in frames]
 
@@ -88,8 +98,9 @@ def test_driver_and_tasks_compute_the_same_figures(spark, rows):
     dead = spark.createDataFrame(cases.dead_letters(), DEAD)
     here = tenants(known, dead, span, local=LocalRows(reduced.levels, reduced.waits))
     there = tenants(known, dead, span)
-    assert here.count() > 50
-    assert _contents([here]) == _contents([there])
+    ours, theirs = (each.orderBy("project", "window_start").collect() for each in (here, there))
+    assert len(ours) > 50
+    assert [_rounded(row) for row in ours] == [_rounded(row) for row in theirs]
 
 
 def test_no_rows_reduce_to_no_rows():
