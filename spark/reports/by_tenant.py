@@ -49,10 +49,11 @@ def tenant_figures(
     the same grains, if they are few: this process then computes, as it takes longer to start others and to pass them
     rows.
     """
-    ends, spells = keep(extent(grains.records), "extent"), keep(epochs(grains.levels), "epochs")
+    ends, spells = extent(grains.records), epochs(grains.levels)
     if local is not None:
         found = figures(*_join_here(local, ends, spells, runs(grains.records)), span, targets)
         return ends.sparkSession.createDataFrame(to_arrow(found, FIGURES), FIGURES)
+    ends, spells = keep(ends, "extent"), keep(spells, "epochs")
     levels, waits = _levels(grains, ends, spells), _waits(grains)
     rows = _pack(levels, "level").unionByName(_pack(waits, "wait"), allowMissingColumns=True)
     compute = partial(_compute, span=span, targets=targets)
