@@ -13,11 +13,11 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
 
+from evenlane.spark.reports.epochs import epochs, extent, runs
 from evenlane.spark.reports.expressions import from_arrow, physical, to_arrow
 from evenlane.spark.reports.figures import figures
 from evenlane.spark.reports.keys import SPELL
 from evenlane.spark.reports.schemas import FIGURES, WAIT_COUNTS
-from evenlane.spark.reports.spells import epochs, extent, runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

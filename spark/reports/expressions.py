@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import polars as pl
 import pyarrow as pa
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 MICROS = 1_000_000
+_Time = TypeVar("_Time", int, pl.Expr)
 
 
 class Extent(NamedTuple):
@@ -36,13 +37,8 @@ def micros(seconds: pl.Expr) -> pl.Expr:
     return (seconds * MICROS).round().cast(pl.Int64)
 
 
-def floor_to(time: pl.Expr, length_s: int) -> pl.Expr:
+def floor_to(time: _Time, length_s: int) -> _Time:
     """Return the start of the span of this length that contains `time`; spans are aligned to the Unix epoch."""
-    return time // (length_s * MICROS) * (length_s * MICROS)
-
-
-def floor(time: int, length_s: int) -> int:
-    """Do as `floor_to` does, for one time."""
     return time // (length_s * MICROS) * (length_s * MICROS)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from evenlane.spark.reports import forecast
 from evenlane.spark.reports.expressions import MICROS, Extent, floor_to, seconds
 from evenlane.spark.reports.flows import SUMS, flows
-from evenlane.spark.reports.keys import number_queues
+from evenlane.spark.reports.keys import LINE, WINDOW, number_queues
 from evenlane.spark.reports.reduction import merge_levels
 from evenlane.spark.reports.waits import wait_times
 from evenlane.spark.reports.window_levels import covered, heads, topics, windows
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _LEVELS = ("backlog", "in_flight")
 _FLOWS = tuple(name for name in SUMS if name not in _LEVELS)
-_LINE = ("project", "priority")
-_KEY = (*_LINE, "window_start")
 _BUSY = 0.95
 
 
@@ -50,12 +48,12 @@ def _figures(levels: pl.DataFrame, waits: pl.DataFrame, span: Span, targets: Tar
     grown = flows(merged, ends, span)
     found = (
         windows(grown, ends, span.window_s)
-        .join(_in_windows(grown, ends, span), on=_KEY, how="left")
-        .join(heads(merged, ends, span.window_s), on=_KEY, how="left")
-        .join(wait_times(waits, merged, span.window_s), on=_KEY, how="left")
+        .join(_in_windows(grown, ends, span), on=WINDOW, how="left")
+        .join(heads(merged, ends, span.window_s), on=WINDOW, how="left")
+        .join(wait_times(waits, merged, span.window_s), on=WINDOW, how="left")
         .join(topics(merged, span.window_s), on=("project", "window_start"), how="left")
     )
-    return _foreseen(_rates(_measure_held(found.sort(_KEY), ends, span, targets), span))
+    return _foreseen(_rates(_measure_held(found.sort(WINDOW), ends, span, targets), span))
 
 
 def _in_windows(grown: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
@@ -70,7 +68,7 @@ def _in_windows(grown: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
     # in less of a grain, some nodes may not have reported yet
     time = pl.when(reported_s >= span.grain_s / 2).then(pl.col("reported_at") - seconds(window_start))
     return (
-        grown.with_columns(pl.col(_LEVELS).cum_sum().over(_LINE))
+        grown.with_columns(pl.col(_LEVELS).cum_sum().over(LINE))
         .with_columns(
             window_start.alias("window_start"),
             time.alias("time"),
@@ -78,7 +76,7 @@ def _in_windows(grown: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
             (pl.col("paced_arrived") / over_s).alias("arrivals"),
             (pl.col("paced_attempts") / over_s).alias("attempts_rate"),
         )
-        .group_by(_KEY, maintain_order=True)
+        .group_by(WINDOW, maintain_order=True)
         .agg(
             pl.col(_FLOWS).sum(),
             pl.col(_LEVELS).last(),
@@ -116,7 +114,7 @@ def _measure_held(found: pl.DataFrame, ends: Extent, span: Span, targets: Target
     now = pl.min_horizontal(end, ends.end)
     waited = (pl.col("backlog") > 0) & pl.col("head_at").is_not_null()
     return found.with_columns(
-        pl.col(*_LEVELS, "qps", "weight").forward_fill().over(_LINE), pl.col(_FLOWS).fill_null(0)
+        pl.col(*_LEVELS, "qps", "weight").forward_fill().over(LINE), pl.col(_FLOWS).fill_null(0)
     ).with_columns(
         end.alias("window_end"),
         now.alias("now"),

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from evenlane.engine.core.records.meter_record import REFRESH
-from evenlane.spark.reports.expressions import MICROS, Extent, floor, micros, seconds, total
-from evenlane.spark.reports.keys import QUEUE
+from evenlane.spark.reports.expressions import MICROS, Extent, floor_to, micros, seconds, total
+from evenlane.spark.reports.keys import LINE, QUEUE
 from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, ENDED
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def flows(levels: pl.DataFrame, ends: Extent, span: Span) -> pl.DataFrame:
     at = pl.when(pl.col("moved").sum() > 0).then(by_moves).otherwise(pl.col("last_s").max())
     return (
         with_whole(counted)
-        .group_by("project", "priority", "grain", maintain_order=True)
+        .group_by(*LINE, "grain", maintain_order=True)
         .agg(pl.col(SUMS).sum(), at.alias("reported_at"))
         .with_columns((seconds(pl.col("grain")) + pl.col("reported_at")).alias("reported_at"))
-        .sort("project", "priority", "grain")
+        .sort(*LINE, "grain")
     )
 
 
@@ -187,7 +187,7 @@ def _pace(ends: Extent, span: Span) -> pl.Expr:
     """Return what a row's growth is multiplied by for rates. A node that goes on reported the newest window up to its
     last record, but the window is covered up to the last record of all nodes.
     """
-    newest = floor(ends.end, span.window_s)
+    newest = floor_to(ends.end, span.window_s)
     length = (ends.end - max(newest, ends.start)) / MICROS
     lag = seconds(ends.end - pl.col("run_to"))
     goes_on = ~pl.col("final") & (lag > 0) & (lag <= _NEXT_SPANS * pl.col("run_span_s")) & (lag < length)

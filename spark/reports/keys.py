@@ -14,6 +14,9 @@ environments, of which the later one was recreated.
 """
 SPELL = ("node", "run", "partition", "epoch")
 """Key of a partition's epoch."""
+LINE = ("project", "priority")
+WINDOW = (*LINE, "window_start")
+"""Key of figures; the priority may be `flows.WHOLE`."""
 
 
 def number_queues(rows: pl.DataFrame) -> pl.DataFrame:

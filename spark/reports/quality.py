@@ -9,9 +9,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.engine.core.records.meter_record import VERSION
 from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, shape
+from evenlane.spark.reports.epochs import epochs, extent
 from evenlane.spark.reports.grains import delay_s, is_skewed
 from evenlane.spark.reports.schemas import QUALITY
-from evenlane.spark.reports.spells import epochs, extent
 
 if TYPE_CHECKING:
     import datetime as dt

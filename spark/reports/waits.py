@@ -7,10 +7,9 @@ import polars as pl
 from evenlane.engine.core.stats.wait_histogram import WAIT_BOUNDS_S
 from evenlane.spark.reports.expressions import floor_to
 from evenlane.spark.reports.flows import counts_from_0, with_whole
-from evenlane.spark.reports.keys import number_queues
+from evenlane.spark.reports.keys import WINDOW, number_queues
 
 _QUANTILES = {"wait_p50_s": 0.5, "wait_p95_s": 0.95, "wait_p99_s": 0.99}
-_KEY = ("project", "priority", "window_start")
 
 
 def wait_times(waits: pl.DataFrame, levels: pl.DataFrame, window_s: int) -> pl.DataFrame:
@@ -22,11 +21,11 @@ def wait_times(waits: pl.DataFrame, levels: pl.DataFrame, window_s: int) -> pl.D
     ended, lower, top = pl.col("ended"), pl.col("lower"), pl.col("top")
     counted = (
         _by_bucket(waits, window_s)
-        .join(_longest(levels, window_s), on=_KEY, how="left")
+        .join(_longest(levels, window_s), on=WINDOW, how="left")
         .join(_bounds(), on="bucket", how="left")
         .with_columns(_top())
-        .sort(*_KEY, "bucket")
-        .with_columns(ended.cum_sum().over(_KEY).alias("up_to"), ended.sum().over(_KEY).alias("all"))
+        .sort(*WINDOW, "bucket")
+        .with_columns(ended.cum_sum().over(WINDOW).alias("up_to"), ended.sum().over(WINDOW).alias("all"))
     )
 
     def at(share: float) -> pl.Expr:
@@ -37,7 +36,7 @@ def wait_times(waits: pl.DataFrame, levels: pl.DataFrame, window_s: int) -> pl.D
 
     return (
         counted.with_columns(at(share).alias(name) for name, share in _QUANTILES.items())
-        .group_by(_KEY)
+        .group_by(WINDOW)
         .agg(pl.col(list(_QUANTILES)).min(), top.max().alias("wait_max_s"))
     )
 
@@ -84,7 +83,7 @@ def _by_bucket(waits: pl.DataFrame, window_s: int) -> pl.DataFrame:
         .with_columns((highest - pl.when(again).then(highest.shift(1)).otherwise(first)).alias("ended"))
         .filter(pl.col("ended") > 0)
     )
-    return with_whole(found.select(*_KEY, "bucket", "ended")).group_by(*_KEY, "bucket").agg(pl.col("ended").sum())
+    return with_whole(found.select(*WINDOW, "bucket", "ended")).group_by(*WINDOW, "bucket").agg(pl.col("ended").sum())
 
 
 def _longest(levels: pl.DataFrame, window_s: int) -> pl.DataFrame:

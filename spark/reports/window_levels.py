@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from evenlane.spark.reports.expressions import MICROS, Extent, floor, floor_to, micros, ratio, seconds
+from evenlane.spark.reports.expressions import MICROS, Extent, floor_to, micros, ratio, seconds
 from evenlane.spark.reports.flows import with_whole
-
-_KEY = ("project", "priority", "window_start")
+from evenlane.spark.reports.keys import LINE, WINDOW
 
 
 def covered(ends: Extent, window_s: int) -> pl.Expr:
@@ -21,10 +20,10 @@ def windows(flows: pl.DataFrame, ends: Extent, window_s: int) -> pl.DataFrame:
     """Return a row per tenant, priority and window: from the first window in which the priority was reported to the
     last window of all data. A backlog that isn't reported is unchanged.
     """
-    last, step = floor(ends.end, window_s), window_s * MICROS
+    last, step = floor_to(ends.end, window_s), window_s * MICROS
     first = floor_to(pl.col("grain").min(), window_s)
     return (
-        flows.group_by("project", "priority")
+        flows.group_by(LINE)
         .agg(first.alias("first"))
         .select(
             "project", "priority",
@@ -38,7 +37,7 @@ def heads(levels: pl.DataFrame, ends: Extent, window_s: int) -> pl.DataFrame:
     """Return a row per tenant, priority (and `WHOLE`) and window with a backlog at its end. `head_at` is since when the
     oldest message has waited. A queue's last report holds until its next one, or until its partition's next epoch.
     """
-    step, after_last = window_s * MICROS, floor(ends.end, window_s) + window_s * MICROS
+    step, after_last = window_s * MICROS, floor_to(ends.end, window_s) + window_s * MICROS
     head = pl.when(pl.col("backlog") > 0).then(pl.col("last_at") - micros(pl.col("oldest_s")))
     next_report = pl.col("window_start").shift(-1).over("queue").fill_null(after_last)
     next_epoch = floor_to(pl.col("superseded"), window_s).fill_null(after_last)
@@ -53,9 +52,9 @@ def heads(levels: pl.DataFrame, ends: Extent, window_s: int) -> pl.DataFrame:
             .filter(pl.col("head_at").is_not_null() & (pl.col("holds_to") > pl.col("window_start")))
             .with_columns(pl.int_ranges("window_start", "holds_to", step).alias("window_start"))
             .explode("window_start")
-            .select(*_KEY, "head_at")
+            .select(*WINDOW, "head_at")
         )
-        .group_by(_KEY)
+        .group_by(WINDOW)
         .agg(pl.col("head_at").min())
     )
 

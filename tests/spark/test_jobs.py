@@ -145,7 +145,7 @@ def test_failed_report_leaves_the_previous_one(parameters, spark, monkeypatch):
     parameters.out.mkdir()
     (parameters.out / "report.json").write_text("previous")
     broken = spark.range(1).selectExpr("raise_error('the disk is full') AS project")
-    monkeypatch.setattr(report, "tenants", lambda *_, **__: broken)
+    monkeypatch.setattr(report, "tenants", lambda *_: broken)
     with pytest.raises(Failed, match="the disk is full") as failed:
         report.make(spark, parameters, lambda *_: None)
     assert "\n" not in str(failed.value)

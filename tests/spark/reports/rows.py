@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from pyspark.sql import functions as F  # noqa: N812
+
 from evenlane.spark.schemas import COUNTERS, DEAD, METER
 
 START = dt.datetime(2026, 3, 1, 10, 0, tzinfo=dt.UTC)
@@ -38,3 +40,8 @@ def empty(seconds: float, **columns: Any) -> tuple[Any, ...]:
 def dead(seconds: float, project: str, reason: str | None) -> tuple[Any, ...]:
     row = {"died_at": after(seconds), "project": project, "reason": reason}
     return tuple(row.get(name) for name in DEAD.names)
+
+
+def flat(waits: Any) -> Any:
+    """Return WAIT_LISTS as WAIT_LEVELS: a row for each bucket."""
+    return waits.select(*(name for name in waits.columns if name != "waits"), F.inline("waits"))

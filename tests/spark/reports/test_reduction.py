@@ -4,7 +4,6 @@ import random
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F  # noqa: N812
 
 from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains, merge_grains
@@ -16,6 +15,7 @@ from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.columns import arrow_schema
 from tests.spark.reports import cases
 from tests.spark.reports.ledger import TenantHistory
+from tests.spark.reports.rows import flat
 
 _SCHEMAS = (LEVELS, WAIT_LISTS, RECORDS)
 _KEY = ("project", "window_start")
@@ -47,11 +47,6 @@ def _frames(spark, reduced) -> Grains:
     return Grains(*(spark.createDataFrame(*each) for each in zip(reduced, _SCHEMAS, strict=True)))
 
 
-def _flat(waits):
-    """WAIT_LEVELS of WAIT_LISTS."""
-    return waits.select(*(name for name in waits.columns if name != "waits"), F.inline("waits"))
-
-
 def _rounded(value):
     """Without the last digits, which depend on the order in which numbers are added."""
     match value:
@@ -74,7 +69,7 @@ def test_reduced_parts_merge_to_what_spark_finds(spark, rows, parts, slow_clocks
     assert len(behind) == slow_clocks
     reduced = _in_parts(rows, parts, behind)
     frames = _frames(spark, reduced)
-    frames = frames._replace(waits=_flat(frames.waits))
+    frames = frames._replace(waits=flat(frames.waits))
     expected = grains(spark.createDataFrame(rows, METER), 60, behind=behind)
     assert _contents(expected) == _contents(merge_grains(frames) if parts > 1 else frames)
 
@@ -84,7 +79,7 @@ def test_waits_of_windows_give_the_same_percentiles(spark, rows):
     span = SPANS["1h"]
     frames = _frames(spark, reduce_rows(rows, span))
     finest = grains(spark.createDataFrame(rows, METER), 60, behind=[])
-    assert len(finest.waits.collect()) > len(_flat(frames.waits).collect())
+    assert len(finest.waits.collect()) > len(flat(frames.waits).collect())
     found = [tenants(each, spark.createDataFrame([], DEAD), span).select(*_KEY, *WAITS) for each in (finest, frames)]
     assert any(row.wait_p50_s for row in found[0].collect())
     assert 1 == len({str(each) for each in _contents(found)})

@@ -18,6 +18,7 @@ from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
 from tests.ledger.world import ProcessWorld
+from tests.spark.reports.rows import flat
 from tests.spark.source.records import Published, record
 from tests.support.until import until
 
@@ -44,12 +45,6 @@ def read_by(world, *filters):
     return [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
 
 
-def _flat(known):
-    """The grains with a row for each bucket of waits."""
-    names = [name for name in known.waits.columns if name != "waits"]
-    return known._replace(waits=known.waits.select(*names, F.inline("waits")))
-
-
 def assert_report_reads_the_same(spark, world, folder):
     """By the driver and by tasks: rows and counts."""
     given = {"nats": world.servers.nats.url, "what": "meter"}
@@ -59,8 +54,8 @@ def assert_report_reads_the_same(spark, world, folder):
         few.tally.rows, few.tally.records, {node for node, _ in few.tally.quickest_us}
     )  # fmt: skip
     assert min(few.grains.levels.count(), few.grains.records.count()) > 0
-    one_by_one, merged = _flat(few.grains), merge_grains(_flat(many.grains))
-    for one, other in zip(one_by_one, merged, strict=True):
+    by_driver, by_tasks = (each.grains._replace(waits=flat(each.grains.waits)) for each in (few, many))
+    for one, other in zip(by_driver, merge_grains(by_tasks), strict=True):
         assert one.count() == other.count()
         assert [] == one.exceptAll(other).take(1)
 
