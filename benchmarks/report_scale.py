@@ -101,29 +101,26 @@ class Watch(threading.Thread):
 
 def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[str, object]:
     from evenlane.spark.jobs.folders import Folder  # noqa: PLC0415
-    from evenlane.spark.jobs.table_store import TableStore  # noqa: PLC0415
+    from evenlane.spark.jobs.table_store import store_table  # noqa: PLC0415
     from evenlane.spark.out import place  # noqa: PLC0415
     from evenlane.spark.reports.grains import grains, merge_grains  # noqa: PLC0415
     from evenlane.spark.reports.spans import FINEST_S, SPANS  # noqa: PLC0415
     from evenlane.spark.reports.tenants import tenants  # noqa: PLC0415
+    from evenlane.spark.reports.timeline import find_timeline  # noqa: PLC0415
 
     began, found = time.monotonic(), {}
-    made = grains(generate(spark, rows, queues), FINEST_S, behind=())
-    plans = [funnels(each) for each in made]
+    reduced = grains(generate(spark, rows, queues), FINEST_S, behind=())
+    plans = [funnels(each) for each in reduced]
     kept = Folder(spark, place.url(folder))
-    known = kept.keep_grains(made, "grains")
+    known = kept.keep_grains(reduced, "grains")
     found["grains_s"] = round(time.monotonic() - began, 1)
     for name, span in SPANS.items():
         begun = time.monotonic()
-        store = TableStore(spark, folder / name, few=False)
-
-        def keep(frame: DataFrame, table: str, store: TableStore = store) -> DataFrame:
-            plans.append(funnels(frame))
-            return store.keep(frame, table)
-
         longer = span.grain_s > FINEST_S
         merged = kept.keep_grains(merge_grains(known, span.grain_s), f"{name}/grains") if longer else known
-        keep(tenants(merged, spark.createDataFrame([], DEAD), span, keep=keep), "tenants")
+        made = tenants(merged, find_timeline(merged), spark.createDataFrame([], DEAD), span)
+        plans.append(funnels(made))
+        store_table(made, folder / f"tenants-{name}", few=False)
         found[f"tenants_{name}_s"] = round(time.monotonic() - begun, 1)
     found["all_s"] = round(time.monotonic() - began, 1)
     return {"rows": rows, **found, "funnels": [step for plan in plans for step in plan]}

@@ -2,7 +2,7 @@
 
     python -m benchmarks.report_time [--repeat 3] [--json]              20 projects, 4 windows of 5 minutes
     python -m benchmarks.report_time --million rows [--repeat 3] [--json]       a million rows, in a warm session
-    python -m benchmarks.report_time --million records [--repeat 3] [--json]    a million records of a row each
+    python -m benchmarks.report_time --million records [--archive] [--repeat 3] [--json]    a million records of a row
 
 The small one starts processes in turn on a real nats-server with the same records: a PySpark session with Spark's own
 settings that counts the rows, then `evenlane.spark.jobs.report`. Times include the start of Python and Java. The ratio
@@ -10,7 +10,7 @@ is that of the medians, of the same run: on a busy machine the times say little.
 processes, by which changes are compared.
 
 A row is a queue of a record: a million of them are 1,000 records of 1,000 queues. The first report of a session isn't
-counted.
+counted. With `--archive`, it stores the records in an archive, which the others read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def compare(url: str, repeat: int) -> dict[str, Any]:
     return found | {"ratio": round(found["report_s"] / found["bare_s"], 2)}
 
 
-def warm(url: str, repeat: int) -> dict[str, Any]:
+def warm(url: str, repeat: int, *, archive: bool) -> dict[str, Any]:
     """Make reports of the same records in one session; the first isn't counted."""
     from evenlane.spark.jobs.report import make  # noqa: PLC0415 - they bring Spark
     from evenlane.spark.jobs.request import ReportRequest  # noqa: PLC0415
@@ -96,7 +97,8 @@ def warm(url: str, repeat: int) -> dict[str, Any]:
     taken: list[float] = []
     steps: list[tuple[str, float]] = []
     with tempfile.TemporaryDirectory() as folder, session("report time", master="local[2]") as spark:
-        wanted = ReportRequest(Path(folder) / "report", "online", {"nats": url})
+        stored = str(Path(folder) / "archive") if archive else None
+        wanted = ReportRequest(Path(folder) / "report", "online", {"nats": url}, archive=stored)
         for _ in range(1 + repeat):
             steps.clear()
             began = time.monotonic()
@@ -117,7 +119,8 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
             loaded = await load(
                 server.url, records, queues, nodes=nodes, began=began, own_tenants=nodes > 1, ends_now=True
             )
-            found = await asyncio.to_thread(warm if options.million else compare, server.url, options.repeat)
+            work = partial(warm, archive=options.archive) if options.million else compare
+            found = await asyncio.to_thread(work, server.url, options.repeat)
         finally:
             await server.stop()
     return {"records": records, "rows": loaded.rows, "cores": os.cpu_count(), **found}
@@ -126,6 +129,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--million", choices=_MILLION)
+    parser.add_argument("--archive", action="store_true")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -35,6 +35,8 @@ _ALWAYS = {
     # known before, isn't sufficient: a table ten times that size was broadcast, and ended a driver of 1 GB.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
+    # Readable by all; by default Spark writes times in a format of its own, without a time zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # A task has one core; by default Polars starts a thread for each core of the machine.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     # For queries that use the data source's option `pushdown`.

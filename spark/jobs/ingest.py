@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenlane.spark.out import place
-from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import SKEW_S, Grains
-from evenlane.spark.reports.reduction import reduce_rows
-from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LISTS
+from evenlane.spark.reports.reduction import REDUCED, ReducedRows, reduce_rows
 from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.datasource import EvenlaneReader
 from evenlane.spark.source.options import parse
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from evenlane.spark.reports.reduction import GrainRows
     from evenlane.spark.reports.spans import Span
     from evenlane.spark.source.options import Options
     from evenlane.spark.source.plan import Task
@@ -38,12 +37,14 @@ FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
 LOCAL_ROWS = 200_000
-"""The driver itself computes figures from at most this many rows of grains. It takes some 400 MB."""
+LOCAL_RECORDS = 1_000_000
+"""The driver itself computes figures from at most this many rows of grains, and records. They take some 400 MB, and 300
+MB.
+"""
 MODERATE_RECORDS = 2_000_000
 """For at most this many records, if their grains are that few, Spark doesn't plan again after each step."""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
-_SCHEMAS = (LEVELS, WAIT_LISTS, RECORDS)
 _WORDS = ["node", "project", "priority", "problem"]
 
 
@@ -68,14 +69,11 @@ class RecordTally:
 
 
 class Records(NamedTuple):
-    """The records, reduced to grains. Unless they are `few`, each task has made its own, which must be merged. `local`
-    has the same rows in this process; None: they are too many.
-    """
+    """The records, reduced to grains. Unless they are `few`, each task has made its own."""
 
-    grains: Grains
+    rows: GrainRows
     tally: RecordTally
     few: bool
-    local: LocalRows | None = None
 
 
 def count_messages(given: Mapping[str, str]) -> int | None:
@@ -99,18 +97,19 @@ def read_few(given: Mapping[str, str], schema: StructType) -> pa.Table | None:
     return pa.Table.from_batches(found, arrow_schema(schema))
 
 
-def keep_few(spark: SparkSession, table: pa.Table, span: Span) -> Records:
+def reduce_few(table: pa.Table, span: Span) -> Records:
     counter = _Counter()
     for batch in table.to_batches():
         counter.add(batch)
     tally = counter.tally()
-    reduced = reduce_rows(table, span, tally.behind)
-    frames = (spark.createDataFrame(part, schema) for part, schema in zip(reduced, _SCHEMAS, strict=True))
-    return Records(Grains(*frames), tally, few=True, local=LocalRows(reduced.levels, reduced.waits))
+    return Records(reduce_rows(table, span, tally.behind), tally, few=True)
 
 
-def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, span: Span) -> Records:
-    """Read the records by Spark's tasks into a folder in `scratch`. Raises EvenlaneError and Spark's errors.
+def ingest(
+    spark: SparkSession, given: Mapping[str, str], scratch: Path, span: Span, local_rows: int = LOCAL_ROWS
+) -> Records:
+    """Read the records by Spark's tasks into a folder in `scratch`. At most `local_rows` are then read by this process.
+    Raises EvenlaneError and Spark's errors.
 
     Whether a clock is slow is only known after all records were read: if one is, they are read again.
     """
@@ -124,19 +123,22 @@ def ingest(spark: SparkSession, given: Mapping[str, str], scratch: Path, span: S
         work = partial(_store, options, scratch, span, behind)
         for each in spark.sparkContext.parallelize(numbered, len(numbered)).map(work).collect():
             tally.add(each)
-    frames = (
-        spark.read.schema(schema).parquet(place.url(scratch / part))
-        for part, schema in zip(Grains._fields, _SCHEMAS, strict=True)
+    return Records(_read(spark, scratch, local_rows), tally, few=False)
+
+
+def _read(spark: SparkSession, scratch: Path, local_rows: int) -> GrainRows:
+    """Return what the tasks wrote: as tables of this process, unless they are too large for it."""
+    folders = ReducedRows._make(scratch / part for part in ReducedRows._fields)
+    levels, waits, records = map(_count_rows, folders)
+    if levels + waits <= local_rows and records <= LOCAL_RECORDS:
+        return ReducedRows(*map(pq.read_table, folders))
+    return Grains(
+        *(spark.read.schema(schema).parquet(place.url(folder)) for folder, schema in zip(folders, REDUCED, strict=True))
     )
-    return Records(Grains(*frames), tally, few=False, local=_read_local(scratch))
 
 
-def _read_local(scratch: Path) -> LocalRows | None:
-    """Return what the tasks wrote, unless it is too much for this process."""
-    folders = [scratch / part for part in LocalRows._fields]
-    if sum(pq.read_metadata(file).num_rows for folder in folders for file in folder.glob("part-*")) > LOCAL_ROWS:
-        return None
-    return LocalRows(*map(pq.read_table, folders))
+def _count_rows(folder: Path) -> int:
+    return sum(pq.read_metadata(file).num_rows for file in folder.glob("part-*"))
 
 
 def _plan(given: Mapping[str, str]) -> tuple[Options, list[Task]]:
@@ -161,7 +163,7 @@ def _store(
             stack.enter_context(
                 pq.ParquetWriter(file, arrow_schema(schema), compression="snappy", use_dictionary=_WORDS)
             )
-            for file, schema in zip(new, _SCHEMAS, strict=True)
+            for file, schema in zip(new, REDUCED, strict=True)
         ]
         for table in _grouped(rows(options, task)):
             for batch in table.to_batches():

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
+import polars as pl
 
 from evenlane.engine.admin.export.client import StreamReader
 from evenlane.engine.admin.export.connect import connect
@@ -24,7 +24,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
-from evenlane.spark.jobs.ingest import FEW_RECORDS, MODERATE_RECORDS, count_messages, ingest, keep_few, read_few
+from evenlane.spark.jobs.ingest import FEW_RECORDS, MODERATE_RECORDS, count_messages, ingest, read_few, reduce_few
 from evenlane.spark.jobs.request import (
     FORMATS,
     Period,
@@ -34,16 +34,19 @@ from evenlane.spark.jobs.request import (
     period_of,
     range_of,
 )
-from evenlane.spark.jobs.table_store import TableStore
+from evenlane.spark.jobs.table_store import store_table
 from evenlane.spark.out import place
 from evenlane.spark.out.attention import KnownTopics
 from evenlane.spark.out.document import DocumentInput, ReportProperties, document, plain
 from evenlane.spark.out.page import page
 from evenlane.spark.out.quotas import apply_form, read_topics
+from evenlane.spark.reports.node_records import count_records
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
+from evenlane.spark.reports.reduction import ReducedRows
 from evenlane.spark.reports.spans import SPANS
-from evenlane.spark.reports.tenants import recommended, tenants
+from evenlane.spark.reports.tenants import recommended, sum_uncounted, tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.session import moderate_input, session, small_input
 from evenlane.spark.source import register
@@ -144,36 +147,34 @@ def _make(
         records = _records(spark, wanted, period, staging.scratch, early)
         if records.few:
             stack.enter_context(small_input(spark))
-        elif records.local is not None and records.tally.records <= MODERATE_RECORDS:
+        elif isinstance(records.rows, ReducedRows) and records.tally.records <= MODERATE_RECORDS:
             stack.enter_context(moderate_input(spark))
         announce(f"adding up {_sizes(records)}", 0.4)
-        store = TableStore(spark, staging.scratch, few=records.few)
         span = SPANS[wanted.window]
-        known = records.grains if records.few else store.merge(records.grains)
+        timeline = find_timeline(records.rows)
         announce(f"computing windows from {_sizes(records)}", 0.5)
-        dead = _dead(spark, wanted, period)
-        found = tenants(known, dead, span, wanted.targets, period.since, store.keep, records.local)
-        parquet = staging.new if "parquet" in wanted.formats else None
-        found = store.keep(found.hint("rebalance"), "tenants.parquet", parquet)
+        made = tenants(records.rows, timeline, _dead(spark, wanted, period), span, wanted.targets, period.since)
+        folder = staging.new if "parquet" in wanted.formats else staging.scratch
+        found = store_table(made, folder / "tenants.parquet", few=records.few)
         announce("computing data quality and recommendations", 0.8)
-        end = None if wanted.until else period.now
-        made = DocumentInput(found, noisy(found), quality(known, found, span, period.since, end))
+        counted, end = count_records(records.rows, span.window_s), None if wanted.until else period.now
+        rated = quality(counted, timeline, sum_uncounted(found), span, period.since, end)
         about = ReportProperties(
             wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets,
             KnownTopics(wanted.topics, wanted.paused_by, wanted.deleted), wanted.links,
         )  # fmt: skip
-        content = document(made, about)
+        content = document(DocumentInput(found, noisy(found), rated), about)
         content["quotas"] = _quotas(found, content["to"])
         announce(f"writing to {wanted.out}", 0.9)
         return ReportFiles(_write(staging.new, wanted, content), content)
 
 
-def _quotas(found: DataFrame, until: str | None) -> list[dict[str, Any]]:
+def _quotas(found: pl.LazyFrame, until: str | None) -> list[dict[str, Any]]:
     """Return recommended quotas from the reported windows only, so that they match the page."""
     if until is None:
         return []
-    seen = found.where(F.col("window_end") <= F.lit(datetime.fromisoformat(until)))
-    return [plain(each.asDict()) for each in recommended(seen).orderBy("project").collect()]
+    seen = found.filter(pl.col("window_end") <= datetime.fromisoformat(until))
+    return [plain(each) for each in recommended(seen).collect().to_dicts()]
 
 
 def _records(
@@ -187,7 +188,7 @@ def _records(
     span = SPANS[wanted.window]
     given = options_of_meter(wanted, period)
     few = early.result() if early is not None else read_few(given, METER)
-    return keep_few(spark, few, span) if few is not None else ingest(spark, given, scratch, span)
+    return reduce_few(few, span) if few is not None else ingest(spark, given, scratch, span)
 
 
 def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFrame:

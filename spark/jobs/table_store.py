@@ -1,41 +1,28 @@
-"""Keeps the tables of a report, which cuts off their plans: otherwise Spark would process these at each later step."""
+"""Stores the tenants' rows, from which this process makes the document and the page."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pyarrow.parquet as pq
 
-from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.out import place
-from evenlane.spark.reports.grains import once
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
-
-    from evenlane.spark.reports.grains import Grains
+    from pyspark.sql import DataFrame
 
 
-class TableStore:
-    """Keeps tables in memory if they are small (`few`), otherwise as Parquet in a local folder, `scratch`. In memory
-    they take no job, no file and no compiled code of Spark's.
+def store_table(frame: DataFrame, folder: Path, *, few: bool) -> pl.LazyFrame:
+    """Write the rows as Parquet to a local folder, and return them as they are there. If they are `few`, this
+    process writes them: it takes less time than a job of Spark's.
     """
-
-    def __init__(self, spark: SparkSession, scratch: Path, *, few: bool) -> None:
-        self._spark, self._scratch, self._few = spark, scratch, few
-
-    def merge(self, grains: Grains) -> Grains:
-        """Merge the records of all tasks, and keep them. Other rows stay: the step that uses them merges."""
-        return grains._replace(records=self.keep(once(grains.records), "merged/records"))
-
-    def keep(self, frame: DataFrame, name: str, folder: Path | None = None) -> DataFrame:
-        """Keep a table, and write it as Parquet to `folder`/`name` unless that is None."""
-        if not self._few:
-            return Folder(self._spark, place.url(folder or self._scratch)).keep(frame, name)
-        kept = frame.localCheckpoint()
-        if folder is not None:
-            (folder / name).mkdir()
-            pq.write_table(kept.toArrow(), folder / name / "part-00000.parquet")
-        return kept
+    if few:
+        found = frame.toArrow()
+        folder.mkdir(parents=True)
+        pq.write_table(found, folder / "part-00000.parquet")
+    else:
+        frame.hint("rebalance").write.mode("overwrite").parquet(place.url(folder))
+    return pl.scan_parquet(folder / "*.parquet")

@@ -21,18 +21,24 @@ from evenlane.spark.jobs import streams
 from evenlane.spark.jobs.arguments import Arguments, run
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.grains import Grains, grains, merge_grains, union_grains
-from evenlane.spark.reports.noisy import noisy
+from evenlane.spark.reports.node_records import count_records
+from evenlane.spark.reports.noisy import NEEDED, noisy
 from evenlane.spark.reports.quality import quality
-from evenlane.spark.reports.schemas import LEAD_S, LEVELS, RECORDS, WAIT_LEVELS
+from evenlane.spark.reports.schemas import LEAD_S, LEVELS, NOISY, QUALITY, RECORDS, WAIT_LEVELS
 from evenlane.spark.reports.spans import FINEST_S, SPANS
-from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.tenants import sum_uncounted, tenants
+from evenlane.spark.reports.timeline import find_timeline
+from evenlane.spark.reports.workers import collect, map_groups
 from evenlane.spark.schemas import DEAD
 from evenlane.spark.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
+
+    from evenlane.spark.reports.spans import Span
 
 TABLES = ("tenants", "noisy", "quality")
 KEEP_DAYS = 2
@@ -93,12 +99,19 @@ class ReportTables:
             scratch = Folder(self._spark, self.folder.path_of(f"{_SCRATCH}-{window}"))
             longer = span.grain_s > FINEST_S
             merged = scratch.keep_grains(merge_grains(kept, span.grain_s), "grains") if longer else kept
-            found = tenants(merged, self._dead(since), span, since=since, keep=scratch.keep)
-            found = self.folder.keep(found, f"tenants/{batch}/{window}")
-            self.folder.keep(noisy(found), f"noisy/{batch}/{window}")
-            self.folder.keep(quality(merged, found, span, since), f"quality/{batch}/{window}")
+            self._write_window(merged, span, since, f"{batch}/{window}")
         for name in self.folder.names(f"{_SCRATCH}*"):
             self.folder.delete(name)
+
+    def _write_window(self, known: Grains, span: Span, since: datetime, name: str) -> None:
+        timeline = find_timeline(known)
+        found = tenants(known, timeline, self._dead(since), span, since=since)
+        found = self.folder.keep(found, f"tenants/{name}")
+        self.folder.keep(_noisy(found), f"noisy/{name}")
+        uncounted = collect(found.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted")))
+        records = count_records(known, span.window_s)
+        rated = quality(records, timeline, sum_uncounted(uncounted.lazy()), span, since)
+        self.folder.keep(self._spark.createDataFrame(rated, QUALITY), f"quality/{name}")
 
     def _dead(self, since: datetime) -> DataFrame:
         if self._source is None:
@@ -121,6 +134,15 @@ class ReportTables:
             for name in self.folder.names(pattern):
                 if name not in counting:
                     self.folder.delete(name)
+
+
+def _noisy(tenants: DataFrame) -> DataFrame:
+    """Compute NOISY of each window in one of Spark's Python workers."""
+    return map_groups(tenants.select(*NEEDED), "window_start", _noisy_of_windows, NOISY)
+
+
+def _noisy_of_windows(tenants: pl.DataFrame) -> pl.DataFrame:
+    return noisy(tenants.lazy()).collect()
 
 
 def _filter_since(known: Grains, first: datetime) -> Grains:

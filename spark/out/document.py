@@ -6,8 +6,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pyarrow as pa
-from pyspark.sql import functions as F  # noqa: N812 - the usual name
+import polars as pl
 
 from evenlane.spark.out.attention import UNKNOWN_TOPICS, list_attention_items
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import timedelta
 
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
     from evenlane.spark.out.attention import KnownTopics
     from evenlane.spark.reports.targets import Targets
@@ -32,11 +31,11 @@ _PLOTTED = (
 
 
 class DocumentInput(NamedTuple):
-    """Input of a document: frames of TENANTS, NOISY and QUALITY (spark/reports/schemas.py)."""
+    """Input of a document: rows of TENANTS, NOISY and, in the order of windows, QUALITY (spark/reports/schemas.py)."""
 
-    tenants: DataFrame
-    noisy: DataFrame
-    quality: DataFrame
+    tenants: pl.LazyFrame
+    noisy: pl.LazyFrame
+    quality: pa.Table
 
 
 class ReportLinks(NamedTuple):
@@ -71,12 +70,11 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
         "attention": [], "tenants": [], "windows": {"ends": [], "of": {}, "left_out": 0}, "noisy": [], "quality": [],
         "links": {"page": about.links.page.rstrip("/"), "runbooks": about.links.runbooks},
     }  # fmt: skip
-    content["quality"] = [plain(each) for each in _rows(made.quality.orderBy("window_end"))]
+    content["quality"] = [plain(each) for each in made.quality.to_pylist()]
     if not windows:
         return content
     latest = windows[-1]
-    rows = _rows(made.tenants.where(F.col("window_end") == latest))
-    rows.sort(key=lambda row: row["project"])
+    rows = _rows(made.tenants.filter(pl.col("window_end") == latest).sort("project"))
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
     for row in rows:
@@ -95,12 +93,12 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
             "of": _past(made.tenants, windows, shown),
             "left_out": len(rows) - len(shown),
         },
-        "noisy": [plain(each) for each in _rows(made.noisy.where(F.col("window_end") == latest))],
+        "noisy": [plain(each) for each in _rows(made.noisy.filter(pl.col("window_end") == latest).sort("project"))],
     }
 
 
 def _find_failing_since(
-    tenants: DataFrame, rows: Sequence[Row], windows: Sequence[datetime]
+    tenants: pl.LazyFrame, rows: Sequence[Row], windows: Sequence[datetime]
 ) -> Iterator[tuple[Row, datetime]]:
     """Yield the tenants of which everything fails in the latest window, with the start of the first of the windows in a
     row in which nothing succeeded.
@@ -108,8 +106,8 @@ def _find_failing_since(
     failing = {row["project"]: row for row in rows if not row["handled"] and row["retried"] + row["dead"]}
     if not failing:
         return
-    past = tenants.where(F.col("project").isin([*failing])).select(
-        "project", "window_start", "window_end", "handled", (F.col("retried") + F.col("dead")).alias("failed")
+    past = tenants.filter(pl.col("project").is_in([*failing])).select(
+        "project", "window_start", "window_end", "handled", (pl.col("retried") + pl.col("dead")).alias("failed")
     )
     found: dict[str, dict[datetime, Any]] = {}
     for each in _rows(past):
@@ -142,9 +140,9 @@ def _utc(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-def _windows(tenants: DataFrame, about: ReportProperties) -> list[datetime]:
+def _windows(tenants: pl.LazyFrame, about: ReportProperties) -> list[datetime]:
     """Return the windows' ends, oldest first, without those after the latest."""
-    covered = _rows(tenants.groupBy("window_end").agg(F.max("covered_s").alias("covered_s")).orderBy("window_end"))
+    covered = _rows(tenants.group_by("window_end").agg(pl.col("covered_s").max()).sort("window_end"))
     enough = [row["window_end"] for row in covered if row["covered_s"] >= about.length.total_seconds() * _COVERED]
     return [row["window_end"] for row in covered if not enough or row["window_end"] <= enough[-1]]
 
@@ -155,22 +153,18 @@ def _choose_shown(rows: Sequence[Row], noticed: Sequence[str], most: int) -> lis
     return list(dict.fromkeys([*noticed, *(row["project"] for row in busiest)]))[: max(1, most)]
 
 
-def _past(tenants: DataFrame, windows: Sequence[datetime], shown: Sequence[str]) -> Mapping[str, Row]:
+def _past(tenants: pl.LazyFrame, windows: Sequence[datetime], shown: Sequence[str]) -> Mapping[str, Row]:
     """Return the columns for plots, null where a window has no data of the tenant."""
     place = {end: number for number, end in enumerate(windows)}
     rows: dict[str, list[Any]] = {project: [None] * len(windows) for project in shown}
-    names = tenants.sparkSession.createDataFrame(pa.table({"project": pa.array(shown, pa.string())}))
-    past = tenants.select(*_PLOTTED).join(F.broadcast(names), "project", "left_semi")
-    for row in _rows(past):
+    for row in _rows(tenants.filter(pl.col("project").is_in(shown)).select(_PLOTTED)):
         if row["window_end"] in place:
             rows[row["project"]][place[row["window_end"]]] = row
     return {project: _columns(series) for project, series in rows.items()}
 
 
-def _rows(frame: DataFrame) -> list[Row]:
-    """Collect by Arrow, which takes a fraction of the time of Spark's rows. Times are in UTC."""
-    found: list[Row] = frame.toArrow().to_pylist()
-    return found
+def _rows(frame: pl.LazyFrame) -> list[Row]:
+    return frame.collect().to_dicts()
 
 
 def _columns(series: Sequence[Any]) -> Row:

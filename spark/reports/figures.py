@@ -27,23 +27,22 @@ PART_ROWS = 50_000
 """Rows of LEVELS that are computed together, unless one tenant has more. They take some 3 kB each, with their waits."""
 
 
-def figures(levels: pl.DataFrame, waits: pl.DataFrame, span: Span, targets: Targets) -> pl.DataFrame:
+def figures(levels: pl.DataFrame, waits: pl.DataFrame, ends: Extent, span: Span, targets: Targets) -> pl.DataFrame:
     """Compute the figures of tenants from all their rows of LEVELS and WAIT_LISTS, to which those of their epoch and
-    run were added: all columns of TENANTS and PRIORITY on flows, waits and forecast. Times are in unix µs. `now` is the
-    window's end, or the end of all data if that is earlier.
+    run were added: all columns of TENANTS and PRIORITY on flows, waits and forecast. Times are in unix µs. `ends` are
+    those of all data; `now` is the window's end, or that of all data if it is earlier.
     """
     sizes = levels.group_by("project").len().sort("project")
     tenants = sizes.select("project", ((pl.col("len").cum_sum() - 1) // PART_ROWS).alias("part"))
     parts = tenants.partition_by("part") or [tenants]
-    return pl.concat([_figures(_of(levels, part), _of(waits, part), span, targets) for part in parts])
+    return pl.concat([_figures(_of(levels, part), _of(waits, part), ends, span, targets) for part in parts])
 
 
 def _of(rows: pl.DataFrame, tenants: pl.DataFrame) -> pl.DataFrame:
     return rows.join(tenants.select("project"), on="project", how="semi")
 
 
-def _figures(levels: pl.DataFrame, waits: pl.DataFrame, span: Span, targets: Targets) -> pl.DataFrame:
-    ends = Extent(*levels.select("data_start", "data_end").row(0)) if len(levels) else Extent(0, 0)
+def _figures(levels: pl.DataFrame, waits: pl.DataFrame, ends: Extent, span: Span, targets: Targets) -> pl.DataFrame:
     merged = number_queues(merge_levels(levels, span.grain_s))
     grown = flows(merged, ends, span)
     found = (

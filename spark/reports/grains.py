@@ -43,11 +43,6 @@ class Grains(NamedTuple):
     records: DataFrame
 
 
-def is_skewed() -> Column:
-    """Whether a row of RECORDS has a wrong clock."""
-    return F.coalesce(F.col("event") != F.col("at"), F.lit(False))
-
-
 def grains(
     meter: DataFrame,
     grain_s: int,

@@ -8,12 +8,15 @@ if TYPE_CHECKING:
     import polars as pl
 
 QUEUE = ("partition", "project", "group", "priority")
-EPOCH = ("node", "run", *QUEUE, "epoch")
+RUN = ("node", "run")
+EPOCH = (*RUN, *QUEUE, "epoch")
 """Key of a queue's epoch. It belongs to one run of one node: equal numbers in different runs belong to different
 environments, of which the later one was recreated.
 """
-SPELL = ("node", "run", "partition", "epoch")
+PARTITION_EPOCH = (*RUN, "partition", "epoch")
 """Key of a partition's epoch."""
+ONE_RECORD = ("sequence", "stored")
+"""Key of a record: a recreated stream has the same sequences at other times."""
 LINE = ("project", "priority")
 WINDOW = (*LINE, "window_start")
 """Key of figures; the priority may be `flows.WHOLE`."""

@@ -2,135 +2,117 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812
+import polars as pl
+import pyarrow as pa
 
-from evenlane.engine.core.records.meter_record import VERSION
-from evenlane.spark.reports.columns import add_seconds, floor_to, seconds, shape
-from evenlane.spark.reports.epochs import epochs, extent
-from evenlane.spark.reports.grains import delay_s, is_skewed
+from evenlane.engine.base.plural import format_count
+from evenlane.spark.reports.expressions import MICROS, floor_to, micros
 from evenlane.spark.reports.schemas import QUALITY
+from evenlane.spark.source.columns import arrow_schema
 
 if TYPE_CHECKING:
     import datetime as dt
+    from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame
-
-    from evenlane.spark.reports.grains import Grains
     from evenlane.spark.reports.spans import Span
+    from evenlane.spark.reports.timeline import Timeline
 
-_COUNTS = ("missing", "duplicated", "late", "skewed", "unreadable", "newer", "uncounted")
-_LATE_SPANS = 2
+_SUMS = ("records", "missing", "duplicated", "late", "skewed", "unreadable", "newer")
 _SILENT_SPANS = 6
 _SILENT_S = 60.0
 
 
 def quality(
-    grains: Grains,
-    tenants: DataFrame,
+    records: pl.DataFrame,
+    timeline: Timeline,
+    uncounted: Mapping[int, int],
     span: Span,
     since: dt.datetime | None = None,
     now: dt.datetime | None = None,
-) -> DataFrame:
-    """Compute QUALITY for the windows of `tenants`, from the same grains. Without `now`, a node is silent if others
-    have continued.
+) -> pa.Table:
+    """Compute QUALITY from NODE_RECORDS, in the order of windows. `uncounted` has the messages of all tenants that went
+    uncounted, by the window's start in unix µs. Windows that begin before `since` are left out. Without `now`, a node
+    is silent if others have continued.
     """
-    uncounted = tenants.groupBy("window_start").agg(F.sum("uncounted").alias("uncounted"))
-    spells = epochs(grains.levels).where("named")
-    found = (
-        _of_records(grains.records, span.window_s)
-        .join(_count_killed(spells, span.window_s), "window_start", "left")
-        .join(_silent(grains.records, spells, span.window_s, now), "window_start", "left")
-        .join(uncounted, "window_start", "left")
-    )
-    if since is not None:
-        found = found.where(F.col("window_start") >= F.lit(since))
-    found = found.fillna(dict.fromkeys(_COUNTS, 0)).withColumns(
-        {
-            "window_end": add_seconds(F.col("window_start"), span.window_s),
-            "killed": F.coalesce("killed", F.array()),
-            "silent": F.coalesce("silent", F.array()),
+    killed, silent = _find_killed(timeline, span.window_s), _find_silent(records, timeline, now)
+    last = floor_to(timeline.extent.end, span.window_s)  # nothing is known of the time after it
+    first = 0 if since is None else int(since.timestamp()) * MICROS
+    rows = [
+        each
+        | {
+            "window_end": each["window_start"] + span.window_s * MICROS,
+            "killed": killed.get(each["window_start"], []),
+            "silent": silent if each["window_start"] == last else [],
+            "uncounted": uncounted.get(each["window_start"], 0),
         }
-    )
-    return shape(found.withColumn("sentence", _sentence()), QUALITY)
+        for each in _sum_up(records).filter(pl.col("window_start") >= first).to_dicts()
+    ]
+    return pa.Table.from_pylist([each | {"sentence": _describe(each)} for each in rows], arrow_schema(QUALITY))
 
 
-def _of_records(records: DataFrame, window_s: int) -> DataFrame:
-    each = Window.partitionBy("node", "run", "number").orderBy("stored", "sequence")
-    readable = F.col("problem").isNull()
-    numbered = records.withColumns(
-        {
-            "window_start": floor_to(F.col("grain"), window_s),
-            "again": readable & (F.row_number().over(each) > 1),
-            "newer": ~readable & F.coalesce(F.col("version") > VERSION, F.lit(False)),
-        }
-    )
-    # Gaps between the available numbers: a missing record was lost if a later record knows that it was stored.
-    before = F.max("number").over(
-        Window.partitionBy("node", "run").orderBy("number").rangeBetween(Window.unboundedPreceding, -1)
-    )
-    gap = F.when(readable & ~F.col("again") & (F.col("after") > before), F.col("after") - before)
-    lost = numbered.withColumn("lost", F.coalesce(gap, F.lit(0)))
-    skewed = readable & is_skewed()
-    late = readable & ~skewed & (F.col("span_s") > 0) & (delay_s() > _LATE_SPANS * F.col("span_s"))
-    return lost.groupBy("window_start").agg(
-        F.count_if(readable).alias("records"),
-        F.count_distinct(F.when(readable, F.col("node"))).alias("nodes"),
-        F.sum("lost").alias("missing"),
-        F.count_if("again").alias("duplicated"),
-        F.count_if(late).alias("late"),
-        F.count_if(skewed).alias("skewed"),
-        F.count_if(~readable & ~F.col("newer")).alias("unreadable"),
-        F.count_if("newer").alias("newer"),
-        F.array_sort(F.collect_set(F.when(skewed, F.col("node")))).alias("skewed_nodes"),
-    )
-
-
-def _count_killed(spells: DataFrame, window_s: int) -> DataFrame:
-    ended = spells.where(F.col("superseded").isNotNull() & ~F.col("handed_over"))
-    window = floor_to(F.col("superseded"), window_s).alias("window_start")
-    return ended.groupBy(window).agg(F.array_sort(F.collect_set(F.struct("node", "partition"))).alias("killed"))
-
-
-def _silent(records: DataFrame, spells: DataFrame, window_s: int, now: dt.datetime | None) -> DataFrame:
-    """Find silent nodes in the last window, as nothing is known of the time after it."""
-    readable = records.where(F.col("problem").isNull())
-    last = readable.groupBy("node").agg(F.max("event").alias("last"), F.max_by("span_s", "event").alias("span_s"))
-    owning = spells.where(F.col("superseded").isNull() & ~F.col("handed_over"))
-    ends = extent(records).withColumn("end", F.greatest("data_end", F.lit(now).cast("timestamp")))
-    patience = F.greatest(F.lit(_SILENT_S), _SILENT_SPANS * F.coalesce("span_s", F.lit(0.0)))
+def _sum_up(records: pl.DataFrame) -> pl.DataFrame:
     return (
-        last.join(owning, "node", "left_semi")
-        .crossJoin(F.broadcast(ends))
-        .where(seconds(F.col("last")) + patience < seconds(F.col("end")))
-        .groupBy(floor_to(F.col("data_end"), window_s).alias("window_start"))
-        .agg(F.array_sort(F.collect_set("node")).alias("silent"))
+        records.group_by("window_start")
+        .agg(
+            pl.col(_SUMS).sum(),
+            (pl.col("records") > 0).sum().alias("nodes"),
+            pl.col("node").filter(pl.col("skewed") > 0).unique().sort().alias("skewed_nodes"),
+        )
+        .sort("window_start")
     )
 
 
-def _sentence() -> Column:
-    def named(name: str, words: str, before: str = "") -> Column:
-        return F.when(F.col(name) > 0, F.concat(F.lit(before), F.format_number(name, 0), F.lit(words)))
+def _find_killed(timeline: Timeline, window_s: int) -> dict[int, list[dict[str, Any]]]:
+    """Return the partitions' epochs without a final report, by the window in which the next one began."""
+    ended = timeline.epochs.filter(
+        pl.col("named") & pl.col("superseded").is_not_null() & ~pl.col("handed_over")
+    ).select(floor_to(pl.col("superseded"), window_s).alias("window_start"), "node", "partition")
+    found: dict[int, list[dict[str, Any]]] = {}
+    for window, node, partition in ended.unique().sort(ended.columns).iter_rows():
+        found.setdefault(window, []).append({"node": node, "partition": partition})
+    return found
 
-    nodes = F.array_join(F.array_distinct("killed.node"), ", ")
-    killed = F.concat(
-        nodes, F.lit(" ended without a last word: its last interval isn't counted, and what it hadn't settled may be "),
-        F.lit("counted twice"), F.coalesce(named("uncounted", " messages went uncounted for sure)", " ("), F.lit("")),
-    )  # fmt: skip
-    parts = F.concat_ws(
-        "; ",
-        F.when(F.size("killed") > 0, killed),
-        F.when(F.size("silent") > 0, F.concat(F.array_join("silent", ", "), F.lit(" has gone silent"))),
-        named("missing", " records are missing: the next ones include their figures"),
-        named("duplicated", " records came twice, and count once"),
-        named("late", " records came late"),
-        F.when(
-            F.col("skewed") > 0,
-            F.concat(F.lit("clocks are wrong on "), F.array_join("skewed_nodes", ", "), F.lit(": the server's counts")),
-        ),
-        named("newer", " records are of a newer release, and can't be read by this one"),
-        named("unreadable", " messages aren't records"),
+
+def _find_silent(records: pl.DataFrame, timeline: Timeline, now: dt.datetime | None) -> list[str]:
+    """Return the nodes that own partitions and have gone silent."""
+    owning = timeline.epochs.filter(pl.col("named") & pl.col("superseded").is_null() & ~pl.col("handed_over"))
+    end = max(timeline.extent.end, 0 if now is None else int(now.timestamp() * MICROS))
+    patience = pl.max_horizontal(_SILENT_S, _SILENT_SPANS * pl.col("last_span_s").fill_null(0.0))
+    silent = (
+        records.filter(pl.col("last_event").is_not_null())
+        .sort("last_event")
+        .group_by("node")
+        .agg(pl.col("last_event", "last_span_s").last())
+        .join(owning, on="node", how="semi")
+        .filter(pl.col("last_event") + micros(patience) < end)
     )
-    return F.when(parts == "", "Nothing is missing.").otherwise(F.concat(parts, F.lit(".")))
+    return silent["node"].sort().to_list()
+
+
+def _describe(row: Mapping[str, Any]) -> str:
+    """Say in a sentence what is wrong."""
+
+    def count(name: str, words: str) -> str:
+        return f"{row[name]:,} {words}" if row[name] else ""
+
+    killed, silent = dict.fromkeys(each["node"] for each in row["killed"]), row["silent"]
+    parts = [
+        f"{', '.join(killed)} ended without a last word: its last interval isn't counted, and what it hadn't settled"
+        f" may be counted twice{_uncounted(row['uncounted'])}"
+        if killed
+        else "",
+        f"{', '.join(silent)} has gone silent" if silent else "",
+        count("missing", "records are missing: the next ones include their figures"),
+        count("duplicated", "records came twice, and count once"),
+        count("late", "records came late"),
+        f"clocks are wrong on {', '.join(row['skewed_nodes'])}: the server's counts" if row["skewed"] else "",
+        count("newer", "records are of a newer release, and can't be read by this one"),
+        count("unreadable", "messages aren't records"),
+    ]
+    return f"{'; '.join(filter(None, parts)) or 'Nothing is missing'}."
+
+
+def _uncounted(count: int) -> str:
+    return f" ({format_count(count, 'message')} went uncounted for sure)" if count else ""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from evenlane.spark.reports.expressions import MICROS, floor_to, from_arrow, to_arrow
-from evenlane.spark.reports.grains import FILLED, SKEW_S
-from evenlane.spark.reports.keys import EPOCH
+from evenlane.spark.reports.grains import FILLED, SKEW_S, Grains
+from evenlane.spark.reports.keys import EPOCH, ONE_RECORD
 from evenlane.spark.reports.schemas import COUNTED, CUMULATIVE, LEVELS, RECORDS, TOPIC, WAIT_COUNTS, WAIT_LISTS
 
 if TYPE_CHECKING:
@@ -23,27 +23,31 @@ if TYPE_CHECKING:
     from evenlane.spark.reports.spans import Span
 
 _KEY = ("grain", *EPOCH)
-_ONE_RECORD = ("sequence", "stored")
-"""Key of a record: a recreated stream has the same sequences at other times."""
 
 
 class ReducedRows(NamedTuple):
-    """Tables of LEVELS, WAIT_LISTS and RECORDS; each key occurs once."""
+    """Tables of LEVELS, WAIT_LISTS and RECORDS."""
 
     levels: pa.Table
     waits: pa.Table
     records: pa.Table
 
 
+REDUCED = (LEVELS, WAIT_LISTS, RECORDS)
+"""Schemas of ReducedRows."""
+GrainRows = Grains | ReducedRows
+"""Rows of grains: stored by Spark, or in this process if they are few. Each key may occur several times."""
+
+
 def reduce_rows(rows: pa.Table, span: Span, behind: Collection[tuple[str, int]] = ()) -> ReducedRows:
-    """Reduce rows of METER to the span's grains, and waits to its windows. `behind` are the runs (node, run) with a
-    slow clock.
+    """Reduce rows of METER to the span's grains, and waits to its windows: each key occurs once. `behind` are the runs
+    (node, run) with a slow clock.
     """
     timed = _add_times(from_arrow(rows), span.grain_s, behind)
     reported = timed.filter(pl.col("partition").is_not_null() & pl.col("problem").is_null()).with_columns(
         pl.col(name).fill_null(value) for name, value in FILLED.items()
     )
-    records = timed.select(RECORDS.names).unique(_ONE_RECORD)
+    records = timed.select(RECORDS.names).unique(ONE_RECORD)
     return ReducedRows(
         to_arrow(merge_levels(_levels(reported), span.grain_s), LEVELS),
         to_arrow(_waits(reported, span.window_s), WAIT_LISTS),

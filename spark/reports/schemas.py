@@ -4,8 +4,8 @@ There are two stages, so that the same code serves batch and streaming jobs:
 
 1. `Grains`: LEVELS, WAIT_LEVELS (in a report, WAIT_LISTS) and RECORDS, made from METER; small and mergeable. Rows may
    be appended in any order and more than once, and `merge_grains` gives the same result (spark/reports/grains.py).
-2. TENANTS, made from the grains; NOISY and RECOMMENDED, made from TENANTS; QUALITY, made from both
-   (spark/reports/tenants.py and its neighbours).
+2. TENANTS, made from the grains and their timeline; NOISY and RECOMMENDED, made from TENANTS; QUALITY, made from the
+   same timeline and NODE_RECORDS (spark/reports/tenants.py and its neighbours).
 
 The first records read should be some time (`LEAD_S`) older than the first window: counters are cumulative, and a queue
 that doesn't change is reported only now and then.
@@ -73,6 +73,28 @@ RECORDS = struct(
     node=_string, run=_long, number=_long, after=_long, at=_time, span_s=_double, slots=_int,
 )  # fmt: skip
 """A row per message of the stream, readable or not."""
+
+EPOCH_REPORTS = struct(
+    node=_string, run=_long, partition=_int, epoch=_long,
+    began=_time, first_at=_time, told_at=_time, handed_over=BooleanType(), named=BooleanType(),
+)  # fmt: skip
+"""A row per epoch of a partition, from some rows of LEVELS: see `Timeline`. `first_at` and `told_at` are the times of
+its first and last reports."""
+
+RUN_RECORDS = struct(
+    node=_string, run=_long, run_number=_long, run_at=_time, first_after=_long, run_from=_time, run_to=_time,
+    last_number=_long, run_span_s=_double,
+)  # fmt: skip
+"""A row per run of a node, from some readable rows of RECORDS: see `Timeline`. `run_from` is the start of the time that
+they cover; `last_number` and `run_span_s` are those of the last one."""
+
+NODE_RECORDS = struct(
+    node=_string, window_start=_time, records=_long,
+    missing=_long, duplicated=_long, late=_long, skewed=_long, unreadable=_long, newer=_long,
+    last_event=_time, last_span_s=_double,
+)  # fmt: skip
+"""A row per node and window with records: how many of them are readable, and how many have which problem. `last_event`
+and `last_span_s` are those of the last readable one."""
 
 WAITS = {"wait_p50_s": _double, "wait_p95_s": _double, "wait_p99_s": _double, "wait_max_s": _double}
 FLOWS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import polars as pl
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from evenlane.spark.reports.by_tenant import Keep, LocalRows
-    from evenlane.spark.reports.grains import Grains
+    from evenlane.spark.reports.reduction import GrainRows
     from evenlane.spark.reports.spans import Span
+    from evenlane.spark.reports.timeline import Timeline
 
 TARGETS = Targets()
 _KEY = ("project", "window_start")
@@ -32,40 +33,37 @@ _TOP = 5  # reasons of dead letters
 _WAITED_ITSELF = [name for name in WAITED if name != "waited_higher_priority_s"]
 
 
-def as_planned(frame: DataFrame, _name: str) -> DataFrame:
-    """Keep nothing: all is one plan."""
-    return frame
-
-
 def tenants(
-    grains: Grains,
+    rows: GrainRows,
+    timeline: Timeline,
     dead: DataFrame,
     span: Span,
     targets: Targets = TARGETS,
     since: dt.datetime | None = None,
-    keep: Keep = as_planned,
-    local: LocalRows | None = None,
 ) -> DataFrame:
-    """Compute TENANTS from grains of the span's grain length; `dead` are rows of DEAD. Windows that begin before
-    `since` are left out, but their data is used (schemas.LEAD_S). `local` has the same grains, if this process is to
-    compute their figures itself.
-
-    Each grain is used several times: keep them as tables. `keep` stores a frame under a name and returns what it
-    stored: plans are then shorter, and nothing is computed twice.
+    """Compute TENANTS from rows of the span's grain length, and their timeline; `dead` are rows of DEAD. Windows that
+    begin before `since` are left out, but their data is used (schemas.LEAD_S).
     """
-    found = _in_one_row(tenant_figures(grains, span, targets, keep, local))
+    found = _in_one_row(tenant_figures(dead.sparkSession, rows, timeline, span, targets))
     joined = found.withColumns(_all_tenants()).join(dead_letters(dead, span.window_s), [*_KEY], "left")
     if since is not None:
         joined = joined.where(F.col("window_start") >= F.lit(since))
     return shape(_judge(joined, span, targets), TENANTS)
 
 
-def recommended(tenants: DataFrame) -> DataFrame:
-    """Compute RECOMMENDED: the latest window of each tenant whose quota should change."""
-    named = ["window_start", "qps", "recommended_qps", "reason", "advice"]
-    latest = tenants.groupBy("project").agg(F.max_by(F.struct(*named), "window_start").alias("last"))
-    changed = latest.select("project", "last.*").where(F.col("advice").isin("raise", "lower"))
-    return shape(changed, RECOMMENDED)
+def recommended(tenants: pl.LazyFrame) -> pl.LazyFrame:
+    """Compute RECOMMENDED: the latest window of each tenant whose quota should change, in the order of projects."""
+    latest = (
+        tenants.select(*RECOMMENDED.names, "window_start", "advice").sort("window_start").group_by("project").last()
+    )
+    changed = latest.filter(pl.col("advice").is_in(["raise", "lower"]))
+    return changed.select(RECOMMENDED.names).sort("project")
+
+
+def sum_uncounted(tenants: pl.LazyFrame) -> dict[int, int]:
+    """Return the messages of all tenants that went uncounted, by the window's start in unix µs."""
+    window = pl.col("window_start").to_physical()
+    return dict(tenants.group_by(window).agg(pl.col("uncounted").sum()).collect().iter_rows())
 
 
 def dead_letters(dead: DataFrame, window_s: int) -> DataFrame:

@@ -9,11 +9,14 @@ import pytest
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.records.meter_record import decode
 from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.expressions import from_arrow
 from evenlane.spark.reports.grains import grains
+from evenlane.spark.reports.node_records import count_records
 from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.schemas import ENDED
 from evenlane.spark.reports.spans import SPANS
-from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.tenants import sum_uncounted, tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD
 from tests.ledger.cluster import ProcessCluster
 from tests.ledger.meter import meter_bodies
@@ -144,8 +147,10 @@ async def test_totals_miss_only_the_last_interval_of_a_killed_node(tmp_path, req
             assert reported_totals.ended[what] == sum(row[what] for row in tenants), what
         assert reported_totals.arrived == sum(row.arrived - row.uncounted for row in tenants)
         assert [] == [row for row in tenants if row.backlog + row.in_flight]
-        assert reported_totals.unclosed == {(each.node, each.partition) for row in quality for each in row.killed}
-        assert any("a ended without a last word" in row.sentence for row in quality)
+        assert reported_totals.unclosed == {
+            (each["node"], each["partition"]) for row in quality for each in row["killed"]
+        }
+        assert any("a ended without a last word" in row["sentence"] for row in quality)
 
 
 def reported(spark, cluster):
@@ -153,5 +158,7 @@ def reported(spark, cluster):
     folder = Folder(spark, str(cluster.folder / "report"))
     meter = spark.read.format("evenlane").options(nats=cluster.servers.nats.url).load()
     known = folder.keep_grains(grains(meter, SPANS["1d"].grain_s), "grains")
-    found = folder.keep(tenants(known, spark.createDataFrame([], DEAD), SPANS["1d"]), "tenants")
-    return found.collect(), quality(known, found, SPANS["1d"]).collect()
+    timeline, span = find_timeline(known), SPANS["1d"]
+    found = folder.keep(tenants(known, timeline, spark.createDataFrame([], DEAD), span), "tenants")
+    uncounted = sum_uncounted(from_arrow(found.toArrow()).lazy())
+    return found.collect(), quality(count_records(known, span.window_s), timeline, uncounted, span).to_pylist()

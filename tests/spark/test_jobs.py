@@ -22,12 +22,12 @@ from evenlane.spark.jobs.ingest import Records, RecordTally
 from evenlane.spark.jobs.request import Period, options_of_dead, options_of_meter
 from evenlane.spark.out import place
 from evenlane.spark.out.quotas import apply_form
-from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains
-from evenlane.spark.reports.schemas import WAIT_COUNTS
+from evenlane.spark.reports.reduction import reduce_rows
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.archive import files
+from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.options import ALWAYS
 from tests.spark.reports import cases
 from tests.spark.reports.rows import after
@@ -49,12 +49,12 @@ def young(spark):
 def records(meter, wanted, *, few=True):
     """What reading these rows gives."""
     tally = RecordTally(2, 1, {("node-1025", 1): 600_000_000})
-    found = Grains(
-        *(frame.localCheckpoint() for frame in grains(meter, SPANS[wanted.window].grain_s, behind=tally.behind))
-    )
-    listed = found.waits.withColumn("waits", F.array(F.struct(*WAIT_COUNTS.names)))
-    local = LocalRows(found.levels.toArrow(), listed.toArrow()) if few else None
-    return Records(found, tally, few, local)
+    span = SPANS[wanted.window]
+    if few:
+        table = meter.toArrow().cast(arrow_schema(METER))
+        return Records(reduce_rows(table, span, tally.behind), tally, few)
+    found = grains(meter, span.grain_s, behind=tally.behind)
+    return Records(Grains(*(frame.localCheckpoint() for frame in found)), tally, few)
 
 
 @pytest.fixture
@@ -284,15 +284,8 @@ def test_unknown_table_or_window_is_refused(spark, tmp_path, table, window, text
 
 
 def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch):
-    """After a kill before or after the batch is complete. The tables are simplified; test_killed_jobs.py has the real
-    ones, and a real kill.
-    """
+    """After a kill before or after the batch is complete. test_killed_jobs.py has a real kill."""
     monkeypatch.setattr(tables, "SPANS", {"5m": SPANS["5m"]})
-    monkeypatch.setattr(
-        tables, "tenants", lambda known, *_, **__: known.levels.groupBy("project").agg(F.max("handled"))
-    )
-    monkeypatch.setattr(tables, "noisy", lambda found: found)
-    monkeypatch.setattr(tables, "quality", lambda known, *_: known.records.select("node", "number"))
     kept = tables.ReportTables(spark, str(tmp_path), None)
     kept.add_batch(meter.where("number % 2 = 1 OR number IS NULL"), "query-00000000")
     before = _rows(spark, tmp_path)

@@ -3,6 +3,8 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+import polars as pl
+import pyarrow as pa
 import pytest
 import pytest_asyncio
 
@@ -10,18 +12,19 @@ from evenlane.spark.out.document import DocumentInput, ReportProperties, documen
 from evenlane.spark.out.page import _SCRIPTS, _text, page
 from evenlane.spark.reports.schemas import NOISY, QUALITY, TENANTS
 from evenlane.spark.reports.targets import Targets
+from evenlane.spark.source.columns import arrow_schema
 from tests.spark import sample
 from tests.support.http.browser import PHONE, launched, overflow
 
 _ABOUT = ReportProperties("online", datetime(2026, 2, 1, 0, 5, tzinfo=UTC), "1h", sample.HOUR, Targets())
 
 
-def _document(spark, tenants, most_points=20_000):
+def _document(tenants, most_points=20_000):
     ends = sorted({each["window_end"] for each in tenants})
     made = DocumentInput(
-        _frame(spark, tenants, TENANTS),
-        _frame(spark, [sample.noisy(end) for end in ends[-1:]], NOISY),
-        _frame(spark, [sample.quality(end) for end in ends], QUALITY),
+        pl.from_arrow(_table(tenants, TENANTS)).lazy(),
+        pl.from_arrow(_table([sample.noisy(end) for end in ends[-1:]], NOISY)).lazy(),
+        _table([sample.quality(end) for end in ends], QUALITY),
     )
     return {
         **document(made, _ABOUT, most_points),
@@ -29,13 +32,13 @@ def _document(spark, tenants, most_points=20_000):
     }
 
 
-def _frame(spark, rows, schema):
-    return spark.createDataFrame([tuple(row[name] for name in schema.names) for row in rows], schema)
+def _table(rows, schema):
+    return pa.Table.from_pylist(rows, arrow_schema(schema))
 
 
 @pytest.fixture(scope="module")
-def sample_document(spark):
-    return _document(spark, sample.tenants(count=10, windows=4))
+def sample_document():
+    return _document(sample.tenants(count=10, windows=4))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -125,8 +128,8 @@ async def test_table_of_tenants_fits_a_desktop(opened, sample_document, width):
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_page_without_data_says_so(opened, spark):
-    tab = await opened(_document(spark, []))
+async def test_page_without_data_says_so(opened):
+    tab = await opened(_document([]))
     attention = await tab.locator(".attention").inner_text()
     assert "no data" in attention.lower()
     assert "There is nothing to report" in attention
@@ -134,9 +137,9 @@ async def test_page_without_data_says_so(opened, spark):
     assert "There is no record in this time." in await tab.locator(".quality").inner_text()
 
 
-def test_document_has_a_bounded_history_of_the_most_important_tenants(spark):
+def test_document_has_a_bounded_history_of_the_most_important_tenants():
     """Those that need attention first, then the busiest."""
-    sample_document = _document(spark, sample.tenants(count=12, windows=4), most_points=6 * 4)
+    sample_document = _document(sample.tenants(count=12, windows=4), most_points=6 * 4)
     assert ("2026-01-31T00:00:00Z", "2026-01-31T04:00:00Z") == (sample_document["from"], sample_document["to"])
     assert 12 == len(sample_document["tenants"])
     assert {"acme", "globex-eu", "initech", "<img src=x onerror=alert(1)>"} < sample_document["windows"]["of"].keys()
@@ -146,18 +149,18 @@ def test_document_has_a_bounded_history_of_the_most_important_tenants(spark):
     assert "</script>" not in page(sample_document).split('id="report">')[1].split("</script>")[0]
 
 
-def test_window_that_has_just_begun_is_not_the_latest(spark):
+def test_window_that_has_just_begun_is_not_the_latest():
     """20 s of data say little about an hour; without other windows, it is shown."""
     rows = sample.tenants(count=2, windows=2)
     for row in rows[1::2]:
         row["covered_s"] = 20.0
-    assert "2026-01-31T01:00:00Z" == _document(spark, rows)["to"]
-    assert "2026-01-31T02:00:00Z" == _document(spark, rows[1::2])["to"]
+    assert "2026-01-31T01:00:00Z" == _document(rows)["to"]
+    assert "2026-01-31T02:00:00Z" == _document(rows[1::2])["to"]
 
 
 @pytest.mark.full
-def test_page_of_300_tenants_and_300_windows_is_below_5_mb(spark):
-    made = page(_document(spark, sample.tenants(count=300, windows=300, length=timedelta(minutes=5))))
+def test_page_of_300_tenants_and_300_windows_is_below_5_mb():
+    made = page(_document(sample.tenants(count=300, windows=300, length=timedelta(minutes=5))))
     assert len(made.encode()) < 5_000_000
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from evenlane.spark.jobs.folders import Folder
+from evenlane.spark.reports.expressions import from_arrow
 from evenlane.spark.reports.grains import Grains, grains, union_grains
+from evenlane.spark.reports.node_records import count_records
 from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import SPANS
-from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.tenants import sum_uncounted, tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD, METER
 from tests.spark.reports import cases
 from tests.spark.reports.ledger import TenantHistory
 from tests.spark.reports.partitions import two_partitions
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SPAN = SPANS["5m"]
 WORLDS = 24
@@ -28,7 +34,7 @@ class Report(NamedTuple):
     known: Grains
     rows: dict[str, list[Any]]
     """The rows of each project, in the order of windows."""
-    tenants: Any
+    tenants: pl.LazyFrame
     noisy: list[Any]
     quality: list[Any]
 
@@ -48,12 +54,15 @@ def report(spark, tmp_path_factory):
         one = grains(meter.where("sequence % 3 = 0"), 60)
         other = grains(meter.where("sequence % 3 <> 0"), 60, [one.records])
         known = folder.keep_grains(union_grains(one, other, one), "grains")
-        found = folder.keep(tenants(known, spark.createDataFrame(cases.dead_letters(), DEAD), SPAN), "tenants")
+        timeline, dead = find_timeline(known), spark.createDataFrame(cases.dead_letters(), DEAD)
+        found = folder.keep(tenants(known, timeline, dead, SPAN), "tenants")
         by_project = defaultdict(list)
         for row in found.orderBy("window_start").collect():
             by_project[row.project].append(row)
+        rows = from_arrow(found.toArrow()).lazy()
+        rated = quality(count_records(known, SPAN.window_s), timeline, sum_uncounted(rows), SPAN)
         return Report(
-            worlds, known, by_project, found,
-            noisy(found).orderBy("window_start").collect(),
-            quality(known, found, SPAN).orderBy("window_start").collect(),
+            worlds, known, by_project, rows,
+            noisy(rows).sort("window_start").collect().to_dicts(),
+            rated.to_pylist(),
         )  # fmt: skip

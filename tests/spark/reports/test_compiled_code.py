@@ -3,11 +3,10 @@
 import pytest
 
 from evenlane.spark.reports.grains import Grains
-from evenlane.spark.reports.noisy import noisy
-from evenlane.spark.reports.reduction import reduce_rows
-from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LISTS
+from evenlane.spark.reports.reduction import REDUCED, reduce_rows
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.columns import arrow_schema
 from tests.spark.reports import cases
@@ -29,14 +28,14 @@ def test_second_report_of_a_session_compiles_nothing_again(spark):
     compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
     rows = spark.createDataFrame(cases.rows(), METER).toArrow().cast(arrow_schema(METER))
     span = SPANS["5m"]
-    tables = zip(reduce_rows(rows, span), (LEVELS, WAIT_LISTS, RECORDS), strict=True)
+    tables = zip(reduce_rows(rows, span), REDUCED, strict=True)
     known = Grains(*(spark.createDataFrame(*each).localCheckpoint() for each in tables))
+    timeline = find_timeline(known)
     dead = spark.createDataFrame(cases.dead_letters(), DEAD).localCheckpoint()
 
     def report() -> int:
         before = compiled.getCount()
-        found = tenants(known, dead, span, keep=lambda frame, _: frame.localCheckpoint())
-        noisy(found).collect()
+        tenants(known, timeline, dead, span).collect()
         return compiled.getCount() - before
 
     assert report() > 0

@@ -1,14 +1,13 @@
-"""Scale: nothing is collected to the driver, and no step runs in one task, except sums of partial sums."""
+"""Scale: no step of the tenants' rows runs in one task, except sums of partial sums."""
 
 import pytest
 
 from benchmarks.report_scale import funnels, generate
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.grains import grains
-from evenlane.spark.reports.noisy import noisy
-from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import SPANS
-from evenlane.spark.reports.tenants import recommended, tenants
+from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD
 from tests.spark.reports.partitions import two_partitions
 
@@ -36,13 +35,9 @@ def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):
     planned(*small)
     spark.sparkContext.setJobGroup("tables", "jobs that store tables")
     known = folder.keep_grains(small, "grains")
+    timeline = find_timeline(known)
     spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
-    found = tenants(known, spark.createDataFrame([], DEAD), SPANS["5m"])
-    planned(found)
-    spark.sparkContext.setJobGroup("tables", "jobs that store tables")
-    found = folder.keep(found, "tenants")
-    spark.sparkContext.setJobGroup("plans", "jobs that planning starts")
-    planned(noisy(found), quality(known, found, SPANS["5m"]), recommended(found))
+    planned(tenants(known, timeline, spark.createDataFrame([], DEAD), SPANS["5m"]))
 
 
 def test_single_task_step_is_found(spark):

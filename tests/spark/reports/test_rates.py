@@ -7,6 +7,7 @@ from evenlane.spark.reports.grains import grains
 from evenlane.spark.reports.schemas import COUNTED
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD, METER
 from tests.spark.reports.rows import INTERVAL_S, meter
 
@@ -51,7 +52,11 @@ def report(spark, tmp_path_factory):
     known = Folder(spark, str(tmp_path_factory.mktemp("rates"))).keep_grains(
         grains(spark.createDataFrame(list(rows()), METER), 60, behind=()), "grains"
     )
-    found = tenants(known, spark.createDataFrame([], DEAD), SPANS["5m"]).orderBy("window_start").collect()
+    found = (
+        tenants(known, find_timeline(known), spark.createDataFrame([], DEAD), SPANS["5m"])
+        .orderBy("window_start")
+        .collect()
+    )
     return {project: [row for row in found if row.project == project] for project in LOADS}
 
 

@@ -2,22 +2,23 @@
 
 import random
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
-from evenlane.spark.reports.by_tenant import LocalRows
 from evenlane.spark.reports.grains import Grains, grains, merge_grains
-from evenlane.spark.reports.reduction import reduce_rows
-from evenlane.spark.reports.schemas import LEVELS, RECORDS, WAIT_LISTS, WAITS
+from evenlane.spark.reports.node_records import count_records
+from evenlane.spark.reports.reduction import REDUCED, ReducedRows, reduce_rows
+from evenlane.spark.reports.schemas import WAITS
 from evenlane.spark.reports.spans import SPANS, Span
 from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD, METER
 from evenlane.spark.source.columns import arrow_schema
 from tests.spark.reports import cases
 from tests.spark.reports.ledger import TenantHistory
 from tests.spark.reports.rows import flat
 
-_SCHEMAS = (LEVELS, WAIT_LISTS, RECORDS)
 _KEY = ("project", "window_start")
 
 
@@ -44,7 +45,7 @@ def _runs(rows: pa.Table) -> list[tuple[str, int]]:
 
 
 def _frames(spark, reduced) -> Grains:
-    return Grains(*(spark.createDataFrame(*each) for each in zip(reduced, _SCHEMAS, strict=True)))
+    return Grains(*(spark.createDataFrame(*each) for each in zip(reduced, REDUCED, strict=True)))
 
 
 def _rounded(value):
@@ -55,6 +56,11 @@ def _rounded(value):
         case tuple() | list():
             return [_rounded(each) for each in value]
     return value
+
+
+def _sorted(value):
+    """Without the order of rows."""
+    return value.sort(value.columns).rows() if isinstance(value, pl.DataFrame) else value
 
 
 def _contents(frames) -> list[list[str]]:
@@ -80,22 +86,28 @@ def test_waits_of_windows_give_the_same_percentiles(spark, rows):
     frames = _frames(spark, reduce_rows(rows, span))
     finest = grains(spark.createDataFrame(rows, METER), 60, behind=[])
     assert len(finest.waits.collect()) > len(flat(frames.waits).collect())
-    found = [tenants(each, spark.createDataFrame([], DEAD), span).select(*_KEY, *WAITS) for each in (finest, frames)]
+    dead = spark.createDataFrame([], DEAD)
+    found = [tenants(each, find_timeline(each), dead, span).select(*_KEY, *WAITS) for each in (finest, frames)]
     assert any(row.wait_p50_s for row in found[0].collect())
     assert 1 == len({str(each) for each in _contents(found)})
 
 
 def test_driver_and_tasks_compute_the_same_figures(spark, rows):
     """The driver computes reports of few grains, Python workers those of many."""
-    span = SPANS["5m"]
-    reduced = reduce_rows(rows, span)
-    known = _frames(spark, reduced)
-    dead = spark.createDataFrame(cases.dead_letters(), DEAD)
-    here = tenants(known, dead, span, local=LocalRows(reduced.levels, reduced.waits))
-    there = tenants(known, dead, span)
-    ours, theirs = (each.orderBy("project", "window_start").collect() for each in (here, there))
+    span, dead = SPANS["5m"], spark.createDataFrame(cases.dead_letters(), DEAD)
+    here = ReducedRows(*_in_parts(rows, 3, ()))
+    there = _frames(spark, here)
+    timelines = [find_timeline(each) for each in (here, there)]
+    assert [_sorted(each) for each in timelines[0]] == [_sorted(each) for each in timelines[1]]
+    found = [
+        tenants(*each, dead, span).orderBy("project", "window_start").collect()
+        for each in zip((here, there), timelines, strict=True)
+    ]
+    ours, theirs = ([_rounded(row) for row in each] for each in found)
     assert len(ours) > 50
-    assert [_rounded(row) for row in ours] == [_rounded(row) for row in theirs]
+    assert ours == theirs
+    ours, theirs = (_sorted(count_records(each, span.window_s)) for each in (here, there))
+    assert ours == theirs
 
 
 def test_no_rows_reduce_to_no_rows():

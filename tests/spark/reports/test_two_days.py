@@ -9,9 +9,11 @@ import pytest
 
 from evenlane.spark.jobs.folders import Folder
 from evenlane.spark.reports.grains import grains
+from evenlane.spark.reports.node_records import count_records
 from evenlane.spark.reports.quality import quality
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.reports.tenants import tenants
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import DEAD, METER
 from tests.spark.reports.cases import later
 from tests.spark.reports.rows import after, meter
@@ -83,7 +85,8 @@ def test_each_hour_of_two_days_has_the_counts_of_the_load(spark, tmp_path):
     rows = [later(row, AHEAD_S, "at") if row[project] == "ahead" else row for row in rows]
     folder, span = Folder(spark, str(tmp_path)), SPANS["1h"]
     known = folder.keep_grains(grains(spark.createDataFrame(rows, METER), span.grain_s), "grains")
-    found = folder.keep(tenants(known, spark.createDataFrame([], DEAD), span), "tenants")
+    timeline = find_timeline(known)
+    found = folder.keep(tenants(known, timeline, spark.createDataFrame([], DEAD), span), "tenants")
     by_project = defaultdict(list)
     for row in found.orderBy("window_start").collect():
         by_project[row.project].append(row)
@@ -97,8 +100,8 @@ def test_each_hour_of_two_days_has_the_counts_of_the_load(spark, tmp_path):
             assert load(60 * (hour + 1)).get("backlog", 0) == row.backlog, (name, hour)
             assert expected["arrived"] - expected["retried"] == row.first_puts
             assert row.arrival_rate == pytest.approx(expected["arrived"] / 3600, rel=0.01), (name, hour)
-    skewed = [row for row in quality(known, found, span).collect() if row.skewed]
-    assert {"node-5"} == {node for row in skewed for node in row.skewed_nodes}
+    rated = quality(count_records(known, span.window_s), timeline, {}, span).to_pylist()
+    assert {"node-5"} == {node for row in rated for node in row["skewed_nodes"]}
 
 
 def growth_in_hour(load: Any, hour: int) -> dict[str, int]:

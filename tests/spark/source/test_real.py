@@ -10,9 +10,10 @@ from pyspark.sql.datasource import EqualTo
 
 from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import sentence
-from evenlane.spark.jobs.ingest import ingest, keep_few, read_few
+from evenlane.spark.jobs.ingest import ingest, read_few, reduce_few
 from evenlane.spark.jobs.streams import until_workers_start
-from evenlane.spark.reports.grains import merge_grains
+from evenlane.spark.reports.grains import Grains, merge_grains
+from evenlane.spark.reports.reduction import REDUCED
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
@@ -48,13 +49,15 @@ def read_by(world, *filters):
 def assert_report_reads_the_same(spark, world, folder):
     """By the driver and by tasks: rows and counts."""
     given = {"nats": world.servers.nats.url, "what": "meter"}
-    few, many = keep_few(spark, read_few(given, METER), SPANS["5m"]), ingest(spark, given, folder, SPANS["5m"])
+    span = SPANS["5m"]
+    few, many = reduce_few(read_few(given, METER), span), ingest(spark, given, folder, span, local_rows=0)
     assert few.tally == many.tally
+    known = Grains(*(spark.createDataFrame(*each) for each in zip(few.rows, REDUCED, strict=True)))
     assert (4_504, 1_502, {"node-1", "node-2"}) == (
         few.tally.rows, few.tally.records, {node for node, _ in few.tally.quickest_us}
     )  # fmt: skip
-    assert min(few.grains.levels.count(), few.grains.records.count()) > 0
-    by_driver, by_tasks = (each.grains._replace(waits=flat(each.grains.waits)) for each in (few, many))
+    assert min(known.levels.count(), known.records.count()) > 0
+    by_driver, by_tasks = (each._replace(waits=flat(each.waits)) for each in (known, many.rows))
     for one, other in zip(by_driver, merge_grains(by_tasks), strict=True):
         assert one.count() == other.count()
         assert [] == one.exceptAll(other).take(1)
