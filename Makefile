@@ -115,8 +115,9 @@ faults: $(DEV) ## Run the fault tests on real servers and processes, all seeds
 rows: $(DEV) ## List the tests of each requirement (ARGS="E5 X11": of these), and requirements without one
 	$(BIN)/python -m tests.support.rows $(ARGS)
 
-tools: ## Get Prometheus, mosquitto_pub and Chromium, which some tests need (Debian packages; Chromium only as root)
+tools: ## Get Prometheus, mosquitto_pub, libfaketime and Chromium, which some tests need (Debian packages; Chromium only as root)
 	@command -v promtool > /dev/null || $(UNPACK) prometheus
+	@test -d $(TOOLS)/usr/lib/*/faketime || $(UNPACK) libfaketime
 	@command -v mosquitto_pub > /dev/null || { $(UNPACK) mosquitto-clients libmosquitto1 libcjson1; $(WRAP_MOSQUITTO); }
 	@command -v chromium > /dev/null || $(INSTALL) chromium
 

@@ -3,8 +3,8 @@
     python -m benchmarks.report_scale [--rows 10000000] [--queues 3000] [--memory 1g] [--cores 2] [--json]
 
 Spark itself generates the rows (nodes, queues, waits; a record every 10 s), so that only the report is measured: it is
-reduced to grains, kept on disk, then the tenants' rows are written. The memory is the peak RSS of the JVM and of the
-largest Python worker.
+reduced to grains, kept on disk, then the tenants' rows are written, and what a page shows of them is computed. The
+memory is the peak RSS of the JVM, of the largest Python worker, and of this process.
 """
 
 from __future__ import annotations
@@ -80,14 +80,15 @@ def funnels(frame: DataFrame) -> list[str]:
 
 
 class Watch(threading.Thread):
-    """Measures the peak RSS, in bytes, of the JVM and of the largest other child."""
+    """Measures the peak RSS, in bytes, of the JVM, of the largest other child, and of this process."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
-        self.over, self.java, self.python = threading.Event(), 0, 0
+        self.over, self.java, self.python, self.driver = threading.Event(), 0, 0, 0
 
     def run(self) -> None:
         while not self.over.wait(0.5):
+            self.driver = max(self.driver, psutil.Process().memory_info().rss)
             for child in psutil.Process().children(recursive=True):
                 try:
                     program, size = Path(child.exe()).name, child.memory_info().rss
@@ -104,8 +105,10 @@ def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[s
     from evenlane.spark.jobs.table_store import store_table  # noqa: PLC0415
     from evenlane.spark.out import place  # noqa: PLC0415
     from evenlane.spark.reports.grains import grains, merge_grains  # noqa: PLC0415
+    from evenlane.spark.reports.node_records import count_records  # noqa: PLC0415
+    from evenlane.spark.reports.quality import quality  # noqa: PLC0415
     from evenlane.spark.reports.spans import FINEST_S, SPANS  # noqa: PLC0415
-    from evenlane.spark.reports.tenants import tenants  # noqa: PLC0415
+    from evenlane.spark.reports.tenants import recommended, sum_uncounted, tenants  # noqa: PLC0415
     from evenlane.spark.reports.timeline import find_timeline  # noqa: PLC0415
 
     began, found = time.monotonic(), {}
@@ -118,9 +121,12 @@ def measure(spark: SparkSession, rows: int, queues: int, folder: Path) -> dict[s
         begun = time.monotonic()
         longer = span.grain_s > FINEST_S
         merged = kept.keep_grains(merge_grains(known, span.grain_s), f"{name}/grains") if longer else known
-        made = tenants(merged, find_timeline(merged), spark.createDataFrame([], DEAD), span)
+        timeline = find_timeline(merged)
+        made = tenants(merged, timeline, spark.createDataFrame([], DEAD), span)
         plans.append(funnels(made))
-        store_table(made, folder / f"tenants-{name}", few=False)
+        rows = store_table(made, folder / f"tenants-{name}", few=False)
+        quality(count_records(merged, span.window_s), timeline, sum_uncounted(rows), span)
+        recommended(rows).collect()
         found[f"tenants_{name}_s"] = round(time.monotonic() - begun, 1)
     found["all_s"] = round(time.monotonic() - began, 1)
     return {"rows": rows, **found, "funnels": [step for plan in plans for step in plan]}
@@ -142,7 +148,7 @@ def main() -> None:
         watch.start()
         found = measure(spark, options.rows, options.queues, Path(folder))
         watch.over.set()
-    found |= {"java_rss_mb": watch.java >> 20, "python_rss_mb": watch.python >> 20}
+    found |= {"java_rss_mb": watch.java >> 20, "python_rss_mb": watch.python >> 20, "driver_rss_mb": watch.driver >> 20}
     if options.json:
         json.dump(found, sys.stdout)
     else:

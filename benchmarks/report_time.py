@@ -2,7 +2,7 @@
 
     python -m benchmarks.report_time [--repeat 3] [--json]              20 projects, 4 windows of 5 minutes
     python -m benchmarks.report_time --million rows [--repeat 3] [--json]       a million rows, in a warm session
-    python -m benchmarks.report_time --million records [--archive] [--repeat 3] [--json]    a million records of a row
+    python -m benchmarks.report_time --million records [--archive] [--repeat 3] [--json]    ... of as many records
 
 The small one starts processes in turn on a real nats-server with the same records: a PySpark session with Spark's own
 settings that counts the rows, then `evenlane.spark.jobs.report`. Times include the start of Python and Java. The ratio
@@ -10,7 +10,7 @@ is that of the medians, of the same run: on a busy machine the times say little.
 processes, by which changes are compared.
 
 A row is a queue of a record: a million of them are 1,000 records of 1,000 queues. The first report of a session isn't
-counted. With `--archive`, it stores the records in an archive, which the others read.
+counted. With `--archive`, the first report stores the records in an archive, and the others read that.
 """
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.archive and not options.million:
+        parser.error("--archive is for --million")
     found = uvloop.run(run(options))
     if options.json:
         json.dump(found, sys.stdout)

@@ -22,16 +22,20 @@ class Failed(EvenlaneError):
 
 @contextlib.contextmanager
 def explained() -> Iterator[None]:
-    """Raise errors of Spark and Java as Failed, with the original error of this process or a worker."""
-    from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415 - either may be missing
+    """Raise errors of Spark, Java, Polars and files as Failed, with the original error of this process or a worker."""
+    from polars.exceptions import PolarsError  # noqa: PLC0415 - each may be missing
+    from py4j.protocol import Py4JError, Py4JNetworkError  # noqa: PLC0415
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         yield
     except (Py4JNetworkError, ConnectionRefusedError) as error:
         raise Failed("Java has ended in the middle of its work: out of memory, or ended by somebody") from error
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, PolarsError) as error:
         raise Failed(sentence(str(error))) from error
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise Failed(f"{where}{error.strerror or sentence(str(error))}") from error
 
 
 def sentence(text: str) -> str:

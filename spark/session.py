@@ -28,6 +28,10 @@ _STOPPED = "Cannot call methods on a stopped SparkContext"  # Spark's only words
 _TERMINATED = 128 + signal.SIGTERM
 _LOG_SETUP = Path(__file__).with_name("log4j2.properties")
 
+_FILES = {
+    # Readable by all; by default Spark writes times in a format of its own, without a time zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "true",
@@ -35,8 +39,7 @@ _ALWAYS = {
     # known before, isn't sufficient: a table ten times that size was broadcast, and ended a driver of 1 GB.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.adaptive.autoBroadcastJoinThreshold": "10m",
-    # Readable by all; by default Spark writes times in a format of its own, without a time zone.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    **_FILES,
     # A task has one core; by default Polars starts a thread for each core of the machine.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     # For queries that use the data source's option `pushdown`.
@@ -122,6 +125,15 @@ def _silence(spark: SparkSession) -> None:
     server: Any = spark.sparkContext._accumulatorServer  # noqa: SLF001 - it has no setting
     if server is not None:
         server.handle_error = lambda *_: None
+
+
+@contextlib.contextmanager
+def readable_files(spark: SparkSession) -> Iterator[None]:
+    """Let Spark write Parquet that other programs read as it is meant, inside `with`, also if the session was started
+    by somebody else.
+    """
+    with _settings(spark, _FILES):
+        yield
 
 
 @contextlib.contextmanager

@@ -80,7 +80,7 @@ class Folder:
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
         """Write the frame as a table and read it back, which cuts off its plan. Otherwise Spark would process that at
-        each step (a report took twice as long with `persist`).
+        each step.
         """
         frame.write.mode("overwrite").parquet(self.path_of(name))
         return self._spark.read.schema(frame.schema).parquet(self.path_of(name))

@@ -37,12 +37,9 @@ FEW_RECORDS = 5_000
 FEW_ROWS = 100_000
 """The driver itself reads inputs of at most this many rows (about 50 MB), and Spark is set up for small inputs."""
 LOCAL_ROWS = 200_000
+"""The driver itself computes figures from at most this many rows of LEVELS and WAIT_LISTS. It takes some 400 MB."""
 LOCAL_RECORDS = 1_000_000
-"""The driver itself computes figures from at most this many rows of grains, and records. They take some 400 MB, and 300
-MB.
-"""
-MODERATE_RECORDS = 2_000_000
-"""For at most this many records, if their grains are that few, Spark doesn't plan again after each step."""
+"""... and of RECORDS, which take some 600 MB."""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
 _WORDS = ["node", "project", "priority", "problem"]

@@ -24,7 +24,7 @@ from evenlane.engine.errors import ConfigError
 from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
-from evenlane.spark.jobs.ingest import FEW_RECORDS, MODERATE_RECORDS, count_messages, ingest, read_few, reduce_few
+from evenlane.spark.jobs.ingest import FEW_RECORDS, count_messages, ingest, read_few, reduce_few
 from evenlane.spark.jobs.request import (
     FORMATS,
     Period,
@@ -147,7 +147,7 @@ def _make(
         records = _records(spark, wanted, period, staging.scratch, early)
         if records.few:
             stack.enter_context(small_input(spark))
-        elif isinstance(records.rows, ReducedRows) and records.tally.records <= MODERATE_RECORDS:
+        elif isinstance(records.rows, ReducedRows):
             stack.enter_context(moderate_input(spark))
         announce(f"adding up {_sizes(records)}", 0.4)
         span = SPANS[wanted.window]
@@ -163,7 +163,7 @@ def _make(
             wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets,
             KnownTopics(wanted.topics, wanted.paused_by, wanted.deleted), wanted.links,
         )  # fmt: skip
-        content = document(DocumentInput(found, noisy(found), rated), about)
+        content = document(DocumentInput(found, noisy, rated), about)
         content["quotas"] = _quotas(found, content["to"])
         announce(f"writing to {wanted.out}", 0.9)
         return ReportFiles(_write(staging.new, wanted, content), content)

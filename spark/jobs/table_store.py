@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from evenlane.spark.out import place
+from evenlane.spark.session import readable_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 
 
 def store_table(frame: DataFrame, folder: Path, *, few: bool) -> pl.LazyFrame:
-    """Write the rows as Parquet to a local folder, and return them as they are there. If they are `few`, this
-    process writes them: it takes less time than a job of Spark's.
+    """Write the rows as Parquet to a local folder, and return them as they are there. If they are `few`, this process
+    writes them, which takes less time than Spark's writer.
     """
     if few:
         found = frame.toArrow()
         folder.mkdir(parents=True)
         pq.write_table(found, folder / "part-00000.parquet")
     else:
-        frame.hint("rebalance").write.mode("overwrite").parquet(place.url(folder))
+        with readable_files(frame.sparkSession):
+            frame.hint("rebalance").write.mode("overwrite").parquet(place.url(folder))
     return pl.scan_parquet(folder / "*.parquet")

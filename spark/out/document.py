@@ -11,7 +11,7 @@ import polars as pl
 from evenlane.spark.out.attention import UNKNOWN_TOPICS, list_attention_items
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
 
     import pyarrow as pa
@@ -31,10 +31,12 @@ _PLOTTED = (
 
 
 class DocumentInput(NamedTuple):
-    """Input of a document: rows of TENANTS, NOISY and, in the order of windows, QUALITY (spark/reports/schemas.py)."""
+    """Input of a document: rows of TENANTS, and of QUALITY in the order of windows (spark/reports/schemas.py). `noisy`
+    computes NOISY from the tenants of a window.
+    """
 
     tenants: pl.LazyFrame
-    noisy: pl.LazyFrame
+    noisy: Callable[[pl.LazyFrame], pl.LazyFrame]
     quality: pa.Table
 
 
@@ -74,7 +76,8 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
     if not windows:
         return content
     latest = windows[-1]
-    rows = _rows(made.tenants.filter(pl.col("window_end") == latest).sort("project"))
+    of_latest = made.tenants.filter(pl.col("window_end") == latest)
+    rows = _rows(of_latest.sort("project"))
     for row in rows:
         row["priorities"] = sorted(row["priorities"] or (), key=lambda each: (each["target_s"], each["priority"]))
     for row in rows:
@@ -93,7 +96,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
             "of": _past(made.tenants, windows, shown),
             "left_out": len(rows) - len(shown),
         },
-        "noisy": [plain(each) for each in _rows(made.noisy.filter(pl.col("window_end") == latest).sort("project"))],
+        "noisy": [plain(each) for each in _rows(made.noisy(of_latest).sort("project"))],
     }
 
 

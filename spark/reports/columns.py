@@ -25,10 +25,6 @@ def floor_to(time: Column, length_s: int) -> Column:
     return F.timestamp_seconds(F.floor(seconds(time) / length_s) * length_s)
 
 
-def add_seconds(time: Column, by_s: int) -> Column:
-    return time + F.expr(f"INTERVAL {by_s} SECONDS")
-
-
 def each_as(form: str, names: Iterable[str]) -> list[Column]:
     """Return the SQL expression `form` for each of these columns, under its name. `{}` in it is the column. An
     expression in SQL takes one call to Java; a chain of functions takes several.

@@ -106,7 +106,7 @@ def merge_grains(grains: Grains, grain_s: int | None = None) -> Grains:
             ),
             WAIT_LEVELS,
         ),
-        once(records),
+        _once(records),
     )
 
 
@@ -138,7 +138,7 @@ def _last_word() -> list[Column]:
     ]
 
 
-def once(records: DataFrame) -> DataFrame:
+def _once(records: DataFrame) -> DataFrame:
     """Deduplicate messages by sequence and time: a recreated stream has the same sequences at other times."""
     key = ["sequence", "stored"]
     others = [name for name in RECORDS.names if name not in key]

@@ -1,4 +1,4 @@
-"""Counts the records of each node and window: lost, doubled, late and unreadable ones, and wrong clocks."""
+"""Counts the records of each node and window: missing, duplicated, late and unreadable ones, and wrong clocks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NEEDED = (*ONE_RECORD, *RUN, "grain", "event", "at", "problem", "version", "num
 def count_records(rows: GrainRows, window_s: int) -> pl.DataFrame:
     """Return NODE_RECORDS."""
     if isinstance(rows, ReducedRows):
-        return count_of_nodes(from_arrow(rows.records), window_s)
+        return _count_of_nodes(from_arrow(rows.records), window_s)
     needed = rows.records.select(*_NEEDED)
-    return collect(map_groups(needed, "node", partial(count_of_nodes, window_s=window_s), NODE_RECORDS))
+    return collect(map_groups(needed, "node", partial(_count_of_nodes, window_s=window_s), NODE_RECORDS))
 
 
-def count_of_nodes(records: pl.DataFrame, window_s: int) -> pl.DataFrame:
+def _count_of_nodes(records: pl.DataFrame, window_s: int) -> pl.DataFrame:
     """Return NODE_RECORDS of some nodes from all their records, with times in unix µs."""
     readable, again = pl.col("problem").is_null(), pl.col("again")
     skewed = (pl.col("event") != pl.col("at")).fill_null(value=False)
@@ -45,12 +45,12 @@ def count_of_nodes(records: pl.DataFrame, window_s: int) -> pl.DataFrame:
         )
     )
     return (
-        marked.join(_find_lost(marked.filter(readable & ~again)), on=ONE_RECORD, how="left")
+        marked.join(_find_missing(marked.filter(readable & ~again)), on=ONE_RECORD, how="left")
         .sort("event")
         .group_by("node", "window_start", maintain_order=True)
         .agg(
             readable.sum().alias("records"),
-            pl.col("lost").sum().alias("missing"),
+            pl.col("missing").sum(),
             again.sum().alias("duplicated"),
             (readable & late).sum().alias("late"),
             (readable & skewed).sum().alias("skewed"),
@@ -61,10 +61,10 @@ def count_of_nodes(records: pl.DataFrame, window_s: int) -> pl.DataFrame:
     )
 
 
-def _find_lost(once: pl.DataFrame) -> pl.DataFrame:
+def _find_missing(once: pl.DataFrame) -> pl.DataFrame:
     """Return how many records are missing before each one: a missing record was lost if a later record knows that it
     was stored.
     """
     after, before = pl.col("after"), pl.col("number").shift(1).over(RUN)
     gap = pl.when(after > before).then(after - before).otherwise(0)
-    return once.sort(*RUN, "number").select(*ONE_RECORD, gap.alias("lost"))
+    return once.sort(*RUN, "number").select(*ONE_RECORD, gap.alias("missing"))

@@ -76,7 +76,7 @@ def _sentence() -> pl.Expr:
     took = pl.format(
         "Had {} % of the handling time and {} % of the messages in flight, and {} % was due to it; ",
         *(
-            (pl.col(each).fill_null(0.0) * 100).round().cast(pl.Int64)
+            (pl.col(each).fill_null(0.0) * 100).round(mode="half_away_from_zero").cast(pl.Int64)
             for each in ("share_handling", "share_in_flight", "due")
         ),
     )

@@ -94,8 +94,8 @@ def _find_silent(records: pl.DataFrame, timeline: Timeline, now: dt.datetime | N
 def _describe(row: Mapping[str, Any]) -> str:
     """Say in a sentence what is wrong."""
 
-    def count(name: str, words: str) -> str:
-        return f"{row[name]:,} {words}" if row[name] else ""
+    def count(name: str, noun: str, one: str, many: str) -> str:
+        return format_count(row[name], noun, one, many) if row[name] else ""
 
     killed, silent = dict.fromkeys(each["node"] for each in row["killed"]), row["silent"]
     parts = [
@@ -104,13 +104,15 @@ def _describe(row: Mapping[str, Any]) -> str:
         if killed
         else "",
         f"{', '.join(silent)} has gone silent" if silent else "",
-        count("missing", "records are missing: the next ones include their figures"),
-        count("duplicated", "records came twice, and count once"),
-        count("late", "records came late"),
+        count("missing", "record", "is missing: the next one includes its figures",
+              "are missing: the next ones include their figures"),
+        count("duplicated", "record", "came twice, and counts once", "came twice, and count once"),
+        count("late", "record", "came late", "came late"),
         f"clocks are wrong on {', '.join(row['skewed_nodes'])}: the server's counts" if row["skewed"] else "",
-        count("newer", "records are of a newer release, and can't be read by this one"),
-        count("unreadable", "messages aren't records"),
-    ]
+        count("newer", "record", "is of a newer release, and can't be read by this one",
+              "are of a newer release, and can't be read by this one"),
+        count("unreadable", "message", "isn't a record", "aren't records"),
+    ]  # fmt: skip
     return f"{'; '.join(filter(None, parts)) or 'Nothing is missing'}."
 
 

@@ -53,11 +53,9 @@ def tenants(
 
 def recommended(tenants: pl.LazyFrame) -> pl.LazyFrame:
     """Compute RECOMMENDED: the latest window of each tenant whose quota should change, in the order of projects."""
-    latest = (
-        tenants.select(*RECOMMENDED.names, "window_start", "advice").sort("window_start").group_by("project").last()
-    )
-    changed = latest.filter(pl.col("advice").is_in(["raise", "lower"]))
-    return changed.select(RECOMMENDED.names).sort("project")
+    latest = tenants.group_by("project").agg(pl.col("window_start").max())
+    changed = tenants.filter(pl.col("advice").is_in(["raise", "lower"]))
+    return changed.join(latest, on=_KEY, how="semi").select(RECOMMENDED.names).sort("project")
 
 
 def sum_uncounted(tenants: pl.LazyFrame) -> dict[int, int]:

@@ -10,7 +10,7 @@ from evenlane.spark.reports.expressions import MICROS, Extent, from_arrow, micro
 from evenlane.spark.reports.keys import PARTITION_EPOCH, RUN
 from evenlane.spark.reports.reduction import ReducedRows
 from evenlane.spark.reports.schemas import EPOCH_REPORTS, RUN_RECORDS
-from evenlane.spark.reports.workers import collect, map_partitions
+from evenlane.spark.reports.workers import collect, map_rows
 
 if TYPE_CHECKING:
     from evenlane.spark.reports.reduction import GrainRows
@@ -43,8 +43,8 @@ def find_timeline(rows: GrainRows) -> Timeline:
         told, ran = summarize_epochs(from_arrow(rows.levels)), summarize_runs(from_arrow(rows.records))
     else:
         levels, records = rows.levels.select(*_OF_LEVELS), rows.records.select(*_OF_RECORDS)
-        told = _merge_epochs(collect(map_partitions(levels, summarize_epochs, EPOCH_REPORTS)))
-        ran = _merge_runs(collect(map_partitions(records, summarize_runs, RUN_RECORDS)))
+        told = _merge_epochs(collect(map_rows(levels, summarize_epochs, EPOCH_REPORTS)))
+        ran = _merge_runs(collect(map_rows(records, summarize_runs, RUN_RECORDS)))
     known = ran.filter(pl.col("run").is_not_null())
     ends = ran.select(pl.col("run_from").min(), pl.col("run_to").max()).row(0)
     return Timeline(

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     Compute = Callable[[pl.DataFrame], pl.DataFrame]
 
 
-def map_partitions(frame: DataFrame, compute: Compute, schema: StructType) -> DataFrame:
-    """Compute on all rows of each partition together. Select the columns that `compute` needs: all are passed."""
-    return frame.mapInArrow(partial(_map, compute=compute, schema=schema), schema)
+def map_rows(frame: DataFrame, compute: Compute, schema: StructType) -> DataFrame:
+    """Compute on some rows at a time. Select the columns that `compute` needs: all are passed."""
+    return frame.mapInArrow(partial(_map_rows, compute=compute, schema=schema), schema)
 
 
 def map_groups(frame: DataFrame, key: str, compute: Compute, schema: StructType) -> DataFrame:
     """Compute on all rows of some keys together; rows of a key aren't divided."""
-    return map_partitions(frame.repartition(count_partitions(frame), key), compute, schema)
+    divided = frame.repartition(count_partitions(frame), key)
+    return divided.mapInArrow(partial(_map_groups, compute=compute, schema=schema), schema)
 
 
 def count_partitions(frame: DataFrame) -> int:
@@ -39,6 +40,11 @@ def collect(frame: DataFrame) -> pl.DataFrame:
     return from_arrow(frame.toArrow())
 
 
-def _map(batches: Iterable[pa.RecordBatch], compute: Compute, schema: StructType) -> Iterator[pa.RecordBatch]:
+def _map_rows(batches: Iterable[pa.RecordBatch], compute: Compute, schema: StructType) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from to_arrow(compute(from_arrow(pa.Table.from_batches([batch]))), schema).to_batches()
+
+
+def _map_groups(batches: Iterable[pa.RecordBatch], compute: Compute, schema: StructType) -> Iterator[pa.RecordBatch]:
     if held := list(batches):
         yield from to_arrow(compute(from_arrow(pa.Table.from_batches(held))), schema).to_batches()

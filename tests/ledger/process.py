@@ -10,13 +10,14 @@ from evenlane.engine.runtime.embedded.pair import Servers
 from tests.ledger import entries
 from tests.ledger.forked import Forked
 from tests.support import ROOT
+from tests.support.wrong_clock import ahead_of_time
 
 _READY_S = 60.0
 
 
 class NodeProcess:
     """A node. `settings` become `EVENLANE_*` variables. The log is `<folder>/<name>.log`. With `processes`, the process
-    is the supervisor of N nodes.
+    is the supervisor of N nodes. `ahead_s` is how much its clock of the time of day is ahead.
     """
 
     def __init__(
@@ -28,10 +29,11 @@ class NodeProcess:
         name: str = "node-a",
         fallback: str = "",
         processes: int = 0,
+        ahead_s: int = 0,
         **settings: object,
     ) -> None:
         self._servers, self._handler, self._fallback, self.name = servers, handler, fallback, name
-        self._processes = processes
+        self._processes, self._ahead_s = processes, ahead_s
         self._settings = {"log_level": "debug", "log_format": "console", "lease_ttl": 2} | settings
         self.ledger = folder / "ledger"
         self.log = folder / f"{name}.log"
@@ -107,4 +109,5 @@ class NodeProcess:
             "NO_COLOR": "1",
             entries.VARIABLE: str(self.ledger),
             **{f"EVENLANE_{key.upper()}": str(value) for key, value in given.items()},
+            **(ahead_of_time(self._ahead_s) if self._ahead_s else {}),
         }

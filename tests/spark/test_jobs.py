@@ -1,5 +1,6 @@
 """Jobs on hand-made tenants: the files of a report, the archive, tables that are kept current."""
 
+import errno
 import json
 import os
 import signal
@@ -8,7 +9,11 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from unittest.mock import MagicMock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from polars.exceptions import ComputeError
+from polars.testing import assert_frame_equal
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812
@@ -22,7 +27,9 @@ from evenlane.spark.jobs.ingest import Records, RecordTally
 from evenlane.spark.jobs.request import Period, options_of_dead, options_of_meter
 from evenlane.spark.out import place
 from evenlane.spark.out.quotas import apply_form
+from evenlane.spark.reports.expressions import from_arrow
 from evenlane.spark.reports.grains import Grains, grains
+from evenlane.spark.reports.noisy import noisy
 from evenlane.spark.reports.reduction import reduce_rows
 from evenlane.spark.reports.spans import SPANS
 from evenlane.spark.schemas import DEAD, METER
@@ -150,6 +157,36 @@ def test_failed_report_leaves_the_previous_one(parameters, spark, monkeypatch):
         report.make(spark, parameters, lambda *_: None)
     assert "\n" not in str(failed.value)
     assert ["report.json"] == [each.name for each in parameters.out.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/out/part-00000.parquet"),
+         "/out/part-00000.parquet: No space left on device"),
+        (ComputeError("expanded paths were empty\nmore"), "expanded paths were empty"),
+    ],
+)  # fmt: skip
+def test_error_of_a_file_is_one_sentence(error, text):
+    with pytest.raises(Failed) as failed, explained():
+        raise error
+    assert text == str(failed.value)
+
+
+@pytest.mark.full
+def test_report_of_many_records_equals_that_of_few(parameters, spark, meter, monkeypatch):
+    """The driver computes both, and Spark writes the tenants of many."""
+    found = []
+    for few in (True, False):
+        read = records(meter, parameters)._replace(few=few)
+        monkeypatch.setattr(report, "_records", lambda *_, read=read: read)
+        document = report.make(spark, parameters, lambda *_: None).document
+        found.append({name: value for name, value in document.items() if name != "made_at"})
+        [times] = {
+            each.type for each in pq.read_table(parameters.out / "tenants.parquet").schema if each.name == "late_since"
+        }
+        assert pa.timestamp("us", tz="UTC") == times
+    assert found[0] == found[1]
 
 
 def test_archive_has_each_record_of_a_repeated_batch_once(tmp_path, spark, meter):
@@ -303,6 +340,9 @@ def test_tables_count_a_repeated_batch_once(tmp_path, spark, meter, monkeypatch)
     assert before != after
     kept.add_batch(meter, "query-00000001")
     assert after == _rows(spark, tmp_path)
+    rows, loud = (from_arrow(tables.read(spark, str(tmp_path), each, "5m").toArrow()) for each in ("tenants", "noisy"))
+    assert len(loud)
+    assert_frame_equal(loud, noisy(rows.lazy()).collect(), check_row_order=False)
     monkeypatch.setattr(tables, "_MOST_PARTS", 2)
     kept.add_batch(meter, "query-00000002")
     assert ["grains/query-00000002-whole"] == kept.current()["grains"]

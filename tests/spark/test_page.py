@@ -23,7 +23,7 @@ def _document(tenants, most_points=20_000):
     ends = sorted({each["window_end"] for each in tenants})
     made = DocumentInput(
         pl.from_arrow(_table(tenants, TENANTS)).lazy(),
-        pl.from_arrow(_table([sample.noisy(end) for end in ends[-1:]], NOISY)).lazy(),
+        lambda _: pl.from_arrow(_table([sample.noisy(end) for end in ends[-1:]], NOISY)).lazy(),
         _table([sample.quality(end) for end in ends], QUALITY),
     )
     return {

@@ -21,8 +21,8 @@ def _several_partitions(spark):
         yield
 
 
-def test_tables_have_distributed_plans_and_start_no_job(spark, tmp_path):
-    """Only storing intermediate tables starts jobs."""
+def test_tenants_have_distributed_plans_and_start_no_job(spark, tmp_path):
+    """Only storing grains and finding their timeline start jobs."""
     folder = Folder(spark, str(tmp_path))
     tracker = spark.sparkContext.statusTracker()
 

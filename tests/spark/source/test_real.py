@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from polars.testing import assert_frame_equal
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import EqualTo
@@ -13,8 +14,10 @@ from evenlane.spark.failures import sentence
 from evenlane.spark.jobs.ingest import ingest, read_few, reduce_few
 from evenlane.spark.jobs.streams import until_workers_start
 from evenlane.spark.reports.grains import Grains, merge_grains
-from evenlane.spark.reports.reduction import REDUCED
+from evenlane.spark.reports.node_records import count_records
+from evenlane.spark.reports.reduction import REDUCED, ReducedRows
 from evenlane.spark.reports.spans import SPANS
+from evenlane.spark.reports.timeline import find_timeline
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.datasource import EvenlaneSource
 from tests.ledger.puts import some
@@ -51,7 +54,8 @@ def assert_report_reads_the_same(spark, world, folder):
     given = {"nats": world.servers.nats.url, "what": "meter"}
     span = SPANS["5m"]
     few, many = reduce_few(read_few(given, METER), span), ingest(spark, given, folder, span, local_rows=0)
-    assert few.tally == many.tally
+    local = ingest(spark, given, folder / "local", span)
+    assert few.tally == many.tally == local.tally
     known = Grains(*(spark.createDataFrame(*each) for each in zip(few.rows, REDUCED, strict=True)))
     assert (4_504, 1_502, {"node-1", "node-2"}) == (
         few.tally.rows, few.tally.records, {node for node, _ in few.tally.quickest_us}
@@ -61,6 +65,14 @@ def assert_report_reads_the_same(spark, world, folder):
     for one, other in zip(by_driver, merge_grains(by_tasks), strict=True):
         assert one.count() == other.count()
         assert [] == one.exceptAll(other).take(1)
+    assert isinstance(local.rows, ReducedRows)  # which the driver has read from the files of the tasks
+    ours, theirs = find_timeline(local.rows), find_timeline(many.rows)
+    assert ours.extent == theirs.extent
+    assert_frame_equal(ours.epochs, theirs.epochs)
+    assert_frame_equal(ours.runs, theirs.runs, check_row_order=False)
+    counted = [count_records(each, span.window_s) for each in (local.rows, many.rows, few.rows)]
+    for each in counted[1:]:
+        assert_frame_equal(counted[0], each, check_row_order=False, check_dtypes=False)
 
 
 def refusal(work):
