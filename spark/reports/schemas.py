@@ -76,17 +76,19 @@ RECORDS = struct(
 
 EPOCH_REPORTS = struct(
     node=_string, run=_long, partition=_int, epoch=_long,
-    began=_time, first_at=_time, told_at=_time, handed_over=BooleanType(), named=BooleanType(),
+    began=_time, first_at=_time, reported_at=_time, handed_over=BooleanType(), named=BooleanType(),
 )  # fmt: skip
-"""A row per epoch of a partition, from some rows of LEVELS: see `Timeline`. `first_at` and `told_at` are the times of
-its first and last reports."""
+"""A row per epoch of a partition, from some rows of LEVELS: see `Timeline`. `first_at` and `reported_at` are the times
+of its first and last reports.
+"""
 
 RUN_RECORDS = struct(
     node=_string, run=_long, run_number=_long, run_at=_time, first_after=_long, run_from=_time, run_to=_time,
     last_number=_long, run_span_s=_double,
 )  # fmt: skip
 """A row per run of a node, from some readable rows of RECORDS: see `Timeline`. `run_from` is the start of the time that
-they cover; `last_number` and `run_span_s` are those of the last one."""
+they cover; `last_number` and `run_span_s` are those of the last one.
+"""
 
 NODE_RECORDS = struct(
     node=_string, window_start=_time, records=_long,
@@ -94,7 +96,8 @@ NODE_RECORDS = struct(
     last_event=_time, last_span_s=_double,
 )  # fmt: skip
 """A row per node and window with records: how many of them are readable, and how many have which problem. `last_event`
-and `last_span_s` are those of the last readable one."""
+and `last_span_s` are those of the last readable one.
+"""
 
 WAITS = {"wait_p50_s": _double, "wait_p95_s": _double, "wait_p99_s": _double, "wait_max_s": _double}
 FLOWS = {

@@ -39,16 +39,17 @@ class Timeline(NamedTuple):
 
 
 def find_timeline(rows: GrainRows) -> Timeline:
+    """Find the timeline of all rows. Of rows that Spark has stored, its tasks summarize some at a time."""
     if isinstance(rows, ReducedRows):
-        told, ran = summarize_epochs(from_arrow(rows.levels)), summarize_runs(from_arrow(rows.records))
+        reported, ran = summarize_epochs(from_arrow(rows.levels)), summarize_runs(from_arrow(rows.records))
     else:
         levels, records = rows.levels.select(*_OF_LEVELS), rows.records.select(*_OF_RECORDS)
-        told = _merge_epochs(collect(map_rows(levels, summarize_epochs, EPOCH_REPORTS)))
+        reported = _merge_epochs(collect(map_rows(levels, summarize_epochs, EPOCH_REPORTS)))
         ran = _merge_runs(collect(map_rows(records, summarize_runs, RUN_RECORDS)))
     known = ran.filter(pl.col("run").is_not_null())
     ends = ran.select(pl.col("run_from").min(), pl.col("run_to").max()).row(0)
     return Timeline(
-        _order(told),
+        _order(reported),
         known.select(*RUN, "run_number", "run_at", "run_to", "run_span_s", complete=pl.col("first_after") == 0),
         Extent(*ends) if len(ran) else Extent(0, 0),
     )
@@ -60,7 +61,7 @@ def summarize_epochs(levels: pl.DataFrame) -> pl.DataFrame:
     return levels.group_by(PARTITION_EPOCH).agg(
         pl.col("grain").min().alias("began"),
         first.min().alias("first_at"),
-        pl.col("last_at").max().alias("told_at"),
+        pl.col("last_at").max().alias("reported_at"),
         pl.col("closed").max().alias("handed_over"),
         pl.col("project").is_not_null().any().alias("named"),
     )
@@ -83,7 +84,7 @@ def summarize_runs(records: pl.DataFrame) -> pl.DataFrame:
 
 def _merge_epochs(found: pl.DataFrame) -> pl.DataFrame:
     return found.group_by(PARTITION_EPOCH).agg(
-        pl.col("began", "first_at").min(), pl.col("told_at", "handed_over", "named").max()
+        pl.col("began", "first_at").min(), pl.col("reported_at", "handed_over", "named").max()
     )
 
 
@@ -102,8 +103,8 @@ def _order(epochs: pl.DataFrame) -> pl.DataFrame:
     have no backlog. Epoch numbers that restart, as after an environment was recreated, are ordered after the earlier
     ones.
     """
-    epoch, told_at = pl.col("epoch"), pl.col("told_at")
-    silent = pl.col("first_at") - told_at.cum_max().shift(1).over("partition")
+    epoch, reported_at = pl.col("epoch"), pl.col("reported_at")
+    silent = pl.col("first_at") - reported_at.cum_max().shift(1).over("partition")
     restarts = (epoch <= epoch.shift(1).over("partition")) & (silent > _RESTART_S * MICROS)
     later = pl.col("began").cum_min(reverse=True).shift(-1).over("partition")
     return (
