@@ -31,6 +31,10 @@ class Rates(msgspec.Struct, frozen=True):
         return self.handled + self.failed + self.expired
 
     @property
+    def moves(self) -> bool:
+        return self.arriving > 0 or self.leaving > 0
+
+    @property
     def is_known(self) -> bool:
         return self.seconds > 0
 

@@ -61,8 +61,8 @@ def measure_rates(first: Sample, last: Sample) -> Rates:
 
 
 def add_rates(rates: Iterable[Rates]) -> Rates:
-    """The sum over several nodes; `seconds` is the shortest measurement. Unknown if one node's rates are: a partial sum
-    would be too low.
+    """The sum over several nodes; `seconds` is the shortest measurement in which something moved: nodes where nothing
+    did add nothing. Unknown if one node's rates are: a partial sum would be too low.
     """
     each = list(rates)
     if not all(rate.is_known for rate in each):
@@ -71,7 +71,7 @@ def add_rates(rates: Iterable[Rates]) -> Rates:
         arriving=sum([rate.arriving for rate in each], 0.0),
         handled=sum([rate.handled for rate in each], 0.0),
         failed=sum([rate.failed for rate in each], 0.0),
-        seconds=min((rate.seconds for rate in each), default=0.0),
+        seconds=min((rate.seconds for rate in [rate for rate in each if rate.moves] or each), default=0.0),
         dead=sum([rate.dead for rate in each], 0.0),
         expired=sum([rate.expired for rate in each], 0.0),
         dropped=sum([rate.dropped for rate in each], 0.0),

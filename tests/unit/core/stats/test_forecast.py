@@ -68,6 +68,12 @@ def test_rates_of_several_nodes_add_up():
     assert UNKNOWN == add_rates([])
 
 
+def test_sum_is_over_the_time_in_which_something_moved():
+    """X7: a node where nothing moves may have measured for less time, as after a partition moved to it."""
+    assert Rates(2.0, 3.0, 1.0, 9.0) == add_rates([NOTHING, Rates(2.0, 3.0, 1.0, 9.0)])
+    assert 0.5 == add_rates([NOTHING, Rates(seconds=0.5)]).seconds
+
+
 def test_sum_with_an_unknown_rate_is_unknown():
     """X7: after a takeover, the sum of the other nodes' rates would be too low."""
     total = add_rates([Rates(1.0, 2.0, 0.0, 1.0), UNKNOWN, Rates(2.0, 3.0, 1.0, 9.0)])
