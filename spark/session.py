@@ -29,7 +29,7 @@ _TERMINATED = 128 + signal.SIGTERM
 _LOG_SETUP = Path(__file__).with_name("log4j2.properties")
 
 _FILES = {
-    # Readable by all; by default Spark writes times in a format of its own, without a time zone.
+    # By default Spark writes times in a format of its own, without a time zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 _ALWAYS = {
@@ -129,9 +129,7 @@ def _silence(spark: SparkSession) -> None:
 
 @contextlib.contextmanager
 def readable_files(spark: SparkSession) -> Iterator[None]:
-    """Let Spark write Parquet that other programs read as it is meant, inside `with`, also if the session was started
-    by somebody else.
-    """
+    """Let Spark write times that other programs can read, inside `with`, also in a session that others started."""
     with _settings(spark, _FILES):
         yield
 

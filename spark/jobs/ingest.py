@@ -39,7 +39,7 @@ FEW_ROWS = 100_000
 LOCAL_ROWS = 200_000
 """The driver itself computes figures from at most this many rows of LEVELS and WAIT_LISTS. It takes some 400 MB."""
 LOCAL_RECORDS = 1_000_000
-"""... and of RECORDS, which take some 600 MB."""
+"""The driver itself computes figures from at most this many rows of RECORDS. It takes some 600 MB."""
 _GROUPED_ROWS = 131_072  # reduced at a time: some 150 MB
 _MICROS = 1_000_000
 _WORDS = ["node", "project", "priority", "problem"]

@@ -41,11 +41,11 @@ class Timeline(NamedTuple):
 def find_timeline(rows: GrainRows) -> Timeline:
     """Find the timeline of all rows. Of rows that Spark has stored, its tasks summarize some at a time."""
     if isinstance(rows, ReducedRows):
-        reported, ran = summarize_epochs(from_arrow(rows.levels)), summarize_runs(from_arrow(rows.records))
+        reported, ran = _summarize_epochs(from_arrow(rows.levels)), _summarize_runs(from_arrow(rows.records))
     else:
         levels, records = rows.levels.select(*_OF_LEVELS), rows.records.select(*_OF_RECORDS)
-        reported = _merge_epochs(collect(map_rows(levels, summarize_epochs, EPOCH_REPORTS)))
-        ran = _merge_runs(collect(map_rows(records, summarize_runs, RUN_RECORDS)))
+        reported = _merge_epochs(collect(map_rows(levels, _summarize_epochs, EPOCH_REPORTS)))
+        ran = _merge_runs(collect(map_rows(records, _summarize_runs, RUN_RECORDS)))
     known = ran.filter(pl.col("run").is_not_null())
     ends = ran.select(pl.col("run_from").min(), pl.col("run_to").max()).row(0)
     return Timeline(
@@ -55,7 +55,7 @@ def find_timeline(rows: GrainRows) -> Timeline:
     )
 
 
-def summarize_epochs(levels: pl.DataFrame) -> pl.DataFrame:
+def _summarize_epochs(levels: pl.DataFrame) -> pl.DataFrame:
     """Return EPOCH_REPORTS of some rows of LEVELS."""
     first = pl.min_horizontal("last_at", pl.max_horizontal("grain", "since"))
     return levels.group_by(PARTITION_EPOCH).agg(
@@ -67,7 +67,7 @@ def summarize_epochs(levels: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def summarize_runs(records: pl.DataFrame) -> pl.DataFrame:
+def _summarize_runs(records: pl.DataFrame) -> pl.DataFrame:
     """Return RUN_RECORDS of some rows of RECORDS."""
     spoken = pl.col("event") - micros(pl.col("span_s").fill_null(0.0))
     readable = records.filter(pl.col("problem").is_null())

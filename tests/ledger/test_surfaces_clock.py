@@ -1,4 +1,4 @@
-"""A node whose clock is wrong, beside one that is right: surfaces and report show what the ledger has counted."""
+"""Two nodes, one with a wrong clock: surfaces and report show what the ledger has counted."""
 
 from __future__ import annotations
 

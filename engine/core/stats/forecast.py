@@ -61,8 +61,8 @@ def measure_rates(first: Sample, last: Sample) -> Rates:
 
 
 def add_rates(rates: Iterable[Rates]) -> Rates:
-    """The sum over several nodes; `seconds` is the shortest measurement in which something moved: nodes where nothing
-    did add nothing. Unknown if one node's rates are: a partial sum would be too low.
+    """The sum over several nodes; `seconds` is the shortest measurement in which something moved, as the others add
+    nothing to the sum. Unknown if one node's rates are: a partial sum would be too low.
     """
     each = list(rates)
     if not all(rate.is_known for rate in each):
