@@ -8,6 +8,9 @@ from random import Random
 import pytest
 
 from evenlane.engine.admin.streams.migrate import migrate, open_replication
+from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster import connections
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
 from evenlane.engine.runtime.embedded.nats_cluster import NatsCluster
 from tests.ledger.cluster import ProcessCluster
@@ -78,6 +81,19 @@ async def test_each_server_dies_and_comes_back_under_load(tmp_path, servers, see
                 await until(lambda: complete(cluster), 90, "all replicas to be complete")
                 await load.reaches_all()
         check(cluster)
+
+
+async def test_processes_that_start_at_the_same_moment_agree_on_the_streams(servers):
+    """P11: three processes create the same streams, in five new environments, through three servers."""
+    lanes = [LaneId(kind, partition) for kind in ("lanes", "later") for partition in range(PARTITIONS)]
+    for env in "abcde":
+        settings = Settings(nats=tuple(servers.nats.url.split(",")), env=env, replicas=3)
+        stores = [connections.store(settings, f"process {number}") for number in range(3)]
+        await asyncio.gather(*(each.open() for each in stores))
+        try:
+            await asyncio.gather(*(each.prepare(lanes) for each in stores))
+        finally:
+            await asyncio.gather(*(each.close() for each in stores))
 
 
 @pytest.mark.full

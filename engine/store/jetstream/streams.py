@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream.api import queue_limit
+from evenlane.engine.store.jetstream.api.responses import NO_STREAM
 from evenlane.engine.store.jetstream.api.values import StreamInfo, StreamPage
 from evenlane.engine.store.jetstream.client.replies import ApiError
 
@@ -27,6 +28,7 @@ _AT_ONCE = 16
 _BUSY_KEPT_S = 86_400
 _LISTINGS, _LIST_S = 3, 10.0
 _UNAVAILABLE = 503  # no leader at the moment, for example: worth a retry
+_AGREED_S, _INFO_S, _PAUSE_S = 30.0, 1.0, 0.05
 
 # Settings that must be as we create them: any other value loses messages, or lets a publisher do so.
 _SACRED = {
@@ -142,6 +144,7 @@ async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> d
                 await _create(connection, config)
             except ApiError as error:
                 await _explain(connection, config, error)
+            await _read_created(connection, config["name"])
 
     await asyncio.gather(*(make(config) for config in missing))
     await queue_limit.adjust(connection, desired, present)
@@ -159,6 +162,21 @@ async def _create(connection: Connection, config: dict[str, Any]) -> None:
         if error.err_code != _NO_FILES:
             raise
         await connection.api(verb, config, timeout=30)
+
+
+async def _read_created(connection: Connection, name: str) -> StreamInfo:
+    """Read the info of a stream that this process, or another at the same moment, has created. Until the servers of a
+    cluster agree on the stream, they deny that it exists, or don't answer. Raises ApiError, TimeoutError, Disconnected.
+    """
+    patience = asyncio.get_running_loop().time() + _AGREED_S
+    while True:
+        try:
+            return await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", timeout=_INFO_S)
+        except (ApiError, TimeoutError) as error:
+            denied = isinstance(error, TimeoutError) or error.err_code == NO_STREAM or error.code == _UNAVAILABLE
+            if not denied or asyncio.get_running_loop().time() > patience:
+                raise
+        await asyncio.sleep(_PAUSE_S)
 
 
 def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
