@@ -10,7 +10,8 @@ is that of the medians, of the same run: on a busy machine the times say little.
 processes, by which changes are compared.
 
 A row is a queue of a record: a million of them are 1,000 records of 1,000 queues. The first report of a session isn't
-counted. With `--archive`, the first report stores the records in an archive, and the others read that.
+counted: as `evenlane report` does, it keeps records of few rows, and the others read those. With `--archive`, the first
+report stores the records in an archive instead.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def warm(url: str, repeat: int, *, archive: bool) -> dict[str, Any]:
     steps: list[tuple[str, float]] = []
     with tempfile.TemporaryDirectory() as folder, session("report time", master="local[2]") as spark:
         stored = str(Path(folder) / "archive") if archive else None
-        wanted = ReportRequest(Path(folder) / "report", "online", {"nats": url}, archive=stored)
+        wanted = ReportRequest(
+            Path(folder) / "report", "online", {"nats": url}, archive=stored, cache=Path(folder) / "cache"
+        )
         for _ in range(1 + repeat):
             steps.clear()
             began = time.monotonic()

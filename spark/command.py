@@ -45,6 +45,9 @@ _Since = Annotated[
 _Until = Annotated[
     int | None, typer.Option("--until", parser=past, metavar="TIME", help="End, as --since; now if left out.")
 ]
+_NoCache = Annotated[
+    bool, typer.Option("--no-cache", help="Read all records from NATS, and keep none for the next report.")
+]
 _Targets = Annotated[
     str | None,
     typer.Option("--targets", metavar="P=TIME,...", help="How long a message may wait, for example high=30s,empty=2h."),
@@ -72,6 +75,7 @@ def report(
     master: _Master = None,
     page: _Page = "",
     runbooks: _Runbooks = "",
+    no_cache: _NoCache = False,
     as_json: Json = False,
 ) -> None:
     """Report each tenant's backlog, why it waits, for how long, and what to do about it.
@@ -97,12 +101,14 @@ def report(
     from evenlane.spark.jobs.report import ask, check
     from evenlane.spark.jobs.request import ReportRequest
     from evenlane.spark.out.document import ReportLinks
+    from evenlane.spark.source.record_cache import default_root
 
     wanted = ReportRequest(
         out=out, env=settings.env, source=_source(settings), window=window,
         formats=[each.strip() for each in formats.split(",")],
         archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
         links=ReportLinks(_address("--page", page), _address("--runbooks", runbooks)),
+        cache=None if no_cache else default_root(),
     )  # fmt: skip
     check(wanted)
     ask(wanted)

@@ -20,9 +20,10 @@ from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.datasource import EvenlaneReader
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.reading import rows
+from evenlane.spark.source.record_cache import open_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -103,21 +104,29 @@ def reduce_few(table: pa.Table, span: Span) -> Records:
 
 
 def ingest(
-    spark: SparkSession, given: Mapping[str, str], scratch: Path, span: Span, local_rows: int = LOCAL_ROWS
+    spark: SparkSession,
+    given: Mapping[str, str],
+    scratch: Path,
+    span: Span,
+    local_rows: int = LOCAL_ROWS,
+    cache: Path | None = None,
 ) -> Records:
     """Read the records by Spark's tasks into a folder in `scratch`. At most `local_rows` are then read by this process.
-    Raises EvenlaneError and Spark's errors.
+    `cache`: a folder for records of the stream, which the next report doesn't read from the server again. Raises
+    EvenlaneError and Spark's errors.
 
     Whether a clock is slow is only known after all records were read: if one is, they are read again.
     """
     options, tasks = _plan(given)
     numbered = list(enumerate(tasks))
+    kept = None if cache is None else open_cache(cache, options)
+    read = partial(rows if kept is None else kept.rows, options)
     tally, behind = RecordTally(), None
     while behind != tally.behind:
         behind, tally = tally.behind, RecordTally()
         for part in Grains._fields:
             (scratch / part).mkdir(parents=True, exist_ok=True)
-        work = partial(_store, options, scratch, span, behind)
+        work = partial(_store, read, scratch, span, behind)
         for each in spark.sparkContext.parallelize(numbered, len(numbered)).map(work).collect():
             tally.add(each)
     return Records(_read(spark, scratch, local_rows), tally, few=False)
@@ -148,7 +157,11 @@ def _count(tasks: Iterable[Task]) -> int:
 
 
 def _store(
-    options: Options, scratch: Path, span: Span, behind: list[tuple[str, int]], numbered: tuple[int, Task]
+    read: Callable[[Task], Iterator[pa.RecordBatch]],
+    scratch: Path,
+    span: Span,
+    behind: list[tuple[str, int]],
+    numbered: tuple[int, Task],
 ) -> RecordTally:
     """Write what a task found to files, which replace those of an earlier attempt."""
     number, task = numbered
@@ -162,7 +175,7 @@ def _store(
             )
             for file, schema in zip(new, REDUCED, strict=True)
         ]
-        for table in _grouped(rows(options, task)):
+        for table in _grouped(read(task)):
             for batch in table.to_batches():
                 counter.add(batch)
             for writer, part in zip(writers, reduce_rows(table, span, behind), strict=True):

@@ -53,6 +53,7 @@ from evenlane.spark.source import register
 from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.ranges import present
+from evenlane.spark.source.record_cache import default_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -188,7 +189,11 @@ def _records(
     span = SPANS[wanted.window]
     given = options_of_meter(wanted, period)
     few = early.result() if early is not None else read_few(given, METER)
-    return reduce_few(few, span) if few is not None else ingest(spark, given, scratch, span)
+    if few is not None:
+        return reduce_few(few, span)
+    is_local = (spark.sparkContext.master or "").startswith("local")  # executors elsewhere have other disks
+    cache = wanted.cache if is_local and not wanted.archive else None
+    return ingest(spark, given, scratch, span, cache=cache)
 
 
 def _dead(spark: SparkSession, wanted: ReportRequest, period: Period) -> DataFrame:
@@ -234,6 +239,7 @@ def main(arguments: Sequence[str]) -> None:
     add("--until", metavar="TIME", type=when, help="the same; now if left out")
     add("--topics", metavar="FILE", type=Path, help="the present topics in JSON, as `evenlane topics apply` takes them")
     add("--archive-only", action="store_true", help="don't ask NATS: read what the archive has")
+    add("--no-cache", action="store_true", help="read all records from NATS, and keep none for the next report")
     given, source = command_line.parse(arguments)
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")
@@ -243,6 +249,7 @@ def main(arguments: Sequence[str]) -> None:
         given.out, settings.env, None if given.archive_only else source, given.window,
         [each.strip() for each in given.format.split(",")], given.archive, given.since, given.until,
         topics=None if given.topics is None else read_topics(given.topics),
+        cache=None if given.no_cache else default_root(),
     )  # fmt: skip
     check(wanted)
     ask(wanted)
