@@ -10,8 +10,8 @@ is that of the medians, of the same run: on a busy machine the times say little.
 processes, by which changes are compared.
 
 A row is a queue of a record: a million of them are 1,000 records of 1,000 queues. The first report of a session isn't
-counted: as `evenlane report` does, it keeps records of few rows, and the others read those. With `--archive`, the first
-report stores the records in an archive instead.
+counted. As `evenlane report` does, it caches records of few rows, and later reports read the cache. With `--archive`,
+the first report stores the records in an archive instead.
 """
 
 from __future__ import annotations

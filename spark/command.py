@@ -46,7 +46,7 @@ _Until = Annotated[
     int | None, typer.Option("--until", parser=past, metavar="TIME", help="End, as --since; now if left out.")
 ]
 _NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Read all records from NATS, and keep none for the next report.")
+    bool, typer.Option("--no-cache", help="Read all records from NATS, not from the record cache, and cache none.")
 ]
 _Targets = Annotated[
     str | None,
@@ -98,10 +98,10 @@ def report(
 
     if (why := find_missing()) is not None:
         raise EvenlaneError(why)
+    from evenlane.spark.jobs.record_cache import default_root
     from evenlane.spark.jobs.report import ask, check
     from evenlane.spark.jobs.request import ReportRequest
     from evenlane.spark.out.document import ReportLinks
-    from evenlane.spark.source.record_cache import default_root
 
     wanted = ReportRequest(
         out=out, env=settings.env, source=_source(settings), window=window,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 # PySpark depends neither on PyArrow nor on pandas, and misses them only in the middle of its work.
-_NEEDED = ("pyspark", "pyarrow", "pandas", "polars")
+_NEEDED = ("pyspark", "pyarrow", "pandas", "polars", "platformdirs")
 
 
 def find_missing() -> str | None:

@@ -22,6 +22,11 @@ class NoMaster(EvenlaneError):
     """No Spark master answers."""
 
 
+def is_local(master: str | None) -> bool:
+    """Whether Spark runs on this machine only."""
+    return (master or "").startswith("local")
+
+
 def check_master(master: str, within_s: float = _WITHIN_S) -> None:
     """Raise NoMaster if none of the hosts of `spark://HOST:PORT[,HOST:PORT]` accepts a connection within `within_s`
     seconds, ConfigError if it isn't of this form. Other kinds of masters aren't checked.

@@ -15,7 +15,7 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.spark.failures import sentence
 from evenlane.spark.installed import find_missing
 from evenlane.spark.java import java_home
-from evenlane.spark.master import check_master
+from evenlane.spark.master import check_master, is_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -182,7 +182,7 @@ def _start(
     master = master or LOCAL
     check_master(master)
     builder.master(master)
-    _configure(builder, _STARTED_HERE | (_LOCAL if master.startswith("local") else {}))
+    _configure(builder, _STARTED_HERE | (_LOCAL if is_local(master) else {}))
     builder.config("spark.driver.extraJavaOptions", java_options)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with java_home(os.environ) as home, _variable("JAVA_HOME", str(home)):

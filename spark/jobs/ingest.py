@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from evenlane.spark.jobs.record_cache import align, open_cache
 from evenlane.spark.out import place
 from evenlane.spark.reports.grains import SKEW_S, Grains
 from evenlane.spark.reports.reduction import REDUCED, ReducedRows, reduce_rows
@@ -20,7 +21,6 @@ from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.datasource import EvenlaneReader
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.reading import rows
-from evenlane.spark.source.record_cache import open_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -112,15 +112,24 @@ def ingest(
     cache: Path | None = None,
 ) -> Records:
     """Read the records by Spark's tasks into a folder in `scratch`. At most `local_rows` are then read by this process.
-    `cache`: a folder for records of the stream, which the next report doesn't read from the server again. Raises
-    EvenlaneError and Spark's errors.
-
-    Whether a clock is slow is only known after all records were read: if one is, they are read again.
+    `cache` is the folder of the record cache; None: it isn't used. Raises EvenlaneError and Spark's errors.
     """
     options, tasks = _plan(given)
+    with contextlib.ExitStack() as stack:
+        read = partial(rows, options)
+        if cache is not None and options.archive is None:
+            opened = stack.enter_context(open_cache(cache, options))
+            if opened is not None:
+                read, tasks = partial(opened.rows, options), align(tasks)
+        tally = _run_tasks(spark, read, tasks, scratch, span)
+    return Records(_read(spark, scratch, local_rows), tally, few=False)
+
+
+def _run_tasks(
+    spark: SparkSession, read: Callable[[Task], Iterator[pa.RecordBatch]], tasks: list[Task], scratch: Path, span: Span
+) -> RecordTally:
+    """Whether a clock is slow is only known after all records were read: if one is, they are read again."""
     numbered = list(enumerate(tasks))
-    kept = None if cache is None else open_cache(cache, options)
-    read = partial(rows if kept is None else kept.rows, options)
     tally, behind = RecordTally(), None
     while behind != tally.behind:
         behind, tally = tally.behind, RecordTally()
@@ -129,7 +138,7 @@ def ingest(
         work = partial(_store, read, scratch, span, behind)
         for each in spark.sparkContext.parallelize(numbered, len(numbered)).map(work).collect():
             tally.add(each)
-    return Records(_read(spark, scratch, local_rows), tally, few=False)
+    return tally
 
 
 def _read(spark: SparkSession, scratch: Path, local_rows: int) -> GrainRows:

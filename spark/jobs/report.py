@@ -25,6 +25,7 @@ from evenlane.spark.failures import explained
 from evenlane.spark.jobs import archive
 from evenlane.spark.jobs.arguments import Arguments, run, when
 from evenlane.spark.jobs.ingest import FEW_RECORDS, count_messages, ingest, read_few, reduce_few
+from evenlane.spark.jobs.record_cache import default_root
 from evenlane.spark.jobs.request import (
     FORMATS,
     Period,
@@ -35,6 +36,7 @@ from evenlane.spark.jobs.request import (
     range_of,
 )
 from evenlane.spark.jobs.table_store import store_table
+from evenlane.spark.master import is_local
 from evenlane.spark.out import place
 from evenlane.spark.out.attention import KnownTopics
 from evenlane.spark.out.document import DocumentInput, ReportProperties, document, plain
@@ -53,7 +55,6 @@ from evenlane.spark.source import register
 from evenlane.spark.source.columns import arrow_schema
 from evenlane.spark.source.options import parse
 from evenlane.spark.source.ranges import present
-from evenlane.spark.source.record_cache import default_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,8 +192,7 @@ def _records(
     few = early.result() if early is not None else read_few(given, METER)
     if few is not None:
         return reduce_few(few, span)
-    is_local = (spark.sparkContext.master or "").startswith("local")  # executors elsewhere have other disks
-    cache = wanted.cache if is_local and not wanted.archive else None
+    cache = wanted.cache if is_local(spark.sparkContext.master) else None  # executors elsewhere have other disks
     return ingest(spark, given, scratch, span, cache=cache)
 
 
@@ -239,7 +239,7 @@ def main(arguments: Sequence[str]) -> None:
     add("--until", metavar="TIME", type=when, help="the same; now if left out")
     add("--topics", metavar="FILE", type=Path, help="the present topics in JSON, as `evenlane topics apply` takes them")
     add("--archive-only", action="store_true", help="don't ask NATS: read what the archive has")
-    add("--no-cache", action="store_true", help="read all records from NATS, and keep none for the next report")
+    add("--no-cache", action="store_true", help="read all records from NATS, not from the record cache, and cache none")
     given, source = command_line.parse(arguments)
     if given.archive_only and not given.archive:
         raise ConfigError("--archive-only: name the folder with --archive")

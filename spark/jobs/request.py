@@ -22,8 +22,8 @@ _WINDOWS = {"5m": 72, "1h": 24, "1d": 7}  # windows reported by default
 class ReportRequest(NamedTuple):
     """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
     `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown. `paused_by`
-    says who paused topics, by project; `deleted` has the states of deleted topics that messages keep. `cache` is a
-    folder for records of the stream, for the next report; None: no records are kept.
+    says who paused topics, by project; `deleted` has the states of deleted topics that messages keep. `cache` is the
+    folder of the record cache; None: it isn't used.
     """
 
     out: Path

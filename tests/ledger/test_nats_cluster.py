@@ -84,16 +84,19 @@ async def test_each_server_dies_and_comes_back_under_load(tmp_path, servers, see
 
 
 async def test_processes_that_start_at_the_same_moment_agree_on_the_streams(servers):
-    """P11: three processes create the same streams, in five new environments, through three servers."""
+    """P11: three processes, each at a server of its own, create the streams of five new environments."""
     lanes = [LaneId(kind, partition) for kind in ("lanes", "later") for partition in range(PARTITIONS)]
     for env in "abcde":
-        settings = Settings(nats=tuple(servers.nats.url.split(",")), env=env, replicas=3)
-        stores = [connections.store(settings, f"process {number}") for number in range(3)]
+        settings = [Settings(nats=(each.url,), env=env, replicas=3) for each in servers.nats.servers]
+        stores = [connections.store(each, "process") for each in settings]
         await asyncio.gather(*(each.open() for each in stores))
         try:
             await asyncio.gather(*(each.prepare(lanes) for each in stores))
+            await asyncio.gather(*(each.state(lane) for each in stores for lane in lanes))
         finally:
             await asyncio.gather(*(each.close() for each in stores))
+        async with open_replication(settings[0]) as replication:
+            assert {3} == {each.replicas for each in await replication.list_streams()}
 
 
 @pytest.mark.full

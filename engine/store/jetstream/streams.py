@@ -22,13 +22,14 @@ if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _SECOND = 1_000_000_000
-_EXISTS = (10058, 10065)  # a stream of this name, or with these subjects, exists with another config
+_OTHER_CONFIG, _OTHER_SUBJECTS = 10058, 10065  # a stream of this name, or with these subjects, exists
 _NO_FILES = 10049  # the server reports the underlying system error only in its own log
 _AT_ONCE = 16
 _BUSY_KEPT_S = 86_400
 _LISTINGS, _LIST_S = 3, 10.0
 _UNAVAILABLE = 503  # no leader at the moment, for example: worth a retry
-_AGREED_S, _INFO_S, _PAUSE_S = 30.0, 1.0, 0.05
+_AGREE_S = 30.0  # the longest time for a cluster's servers to agree on a new stream
+_INFO_S, _PAUSE_S = 1.0, 0.05  # a request's time to be answered, and the pause before the next one
 
 # Settings that must be as we create them: any other value loses messages, or lets a publisher do so.
 _SACRED = {
@@ -144,7 +145,7 @@ async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> d
                 await _create(connection, config)
             except ApiError as error:
                 await _explain(connection, config, error)
-            await _read_created(connection, config["name"])
+            await _wait_for_agreement(connection, config["name"])
 
     await asyncio.gather(*(make(config) for config in missing))
     await queue_limit.adjust(connection, desired, present)
@@ -164,19 +165,24 @@ async def _create(connection: Connection, config: dict[str, Any]) -> None:
         await connection.api(verb, config, timeout=30)
 
 
-async def _read_created(connection: Connection, name: str) -> StreamInfo:
-    """Read the info of a stream that this process, or another at the same moment, has created. Until the servers of a
-    cluster agree on the stream, they deny that it exists, or don't answer. Raises ApiError, TimeoutError, Disconnected.
+async def _wait_for_agreement(connection: Connection, name: str) -> None:
+    """Wait until the servers of a cluster agree on a stream that this process, or another at the same moment, has
+    created. Until then they deny that it exists, or don't answer. Raises ApiError, TimeoutError, Disconnected.
     """
-    patience = asyncio.get_running_loop().time() + _AGREED_S
-    while True:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _AGREE_S
+    while loop.time() < deadline:
         try:
-            return await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", timeout=_INFO_S)
-        except (ApiError, TimeoutError) as error:
-            denied = isinstance(error, TimeoutError) or error.err_code == NO_STREAM or error.code == _UNAVAILABLE
-            if not denied or asyncio.get_running_loop().time() > patience:
+            await connection.api_as(StreamInfo, f"STREAM.INFO.{name}", timeout=_INFO_S)
+        except TimeoutError:
+            pass
+        except ApiError as error:
+            if error.err_code != NO_STREAM and error.code != _UNAVAILABLE:
                 raise
+        else:
+            return
         await asyncio.sleep(_PAUSE_S)
+    raise TimeoutError(f"the NATS servers don't agree on the new stream {name} within {_AGREE_S:g} s")
 
 
 def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
@@ -217,7 +223,9 @@ def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
 
 
 async def _explain(connection: Connection, config: dict[str, Any], error: ApiError) -> None:
-    if error.err_code in _EXISTS:
+    if error.err_code == _OTHER_CONFIG:
+        await _wait_for_agreement(connection, config["name"])
+    if error.err_code in (_OTHER_CONFIG, _OTHER_SUBJECTS):
         try:
             info = await connection.api_as(StreamInfo, f"STREAM.INFO.{config['name']}")
         except ApiError:
