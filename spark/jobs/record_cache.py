@@ -171,15 +171,16 @@ class RecordCache(NamedTuple):
 @contextlib.contextmanager
 def open_cache(root: Path, options: Options) -> Iterator[RecordCache | None]:
     """Yield the cache of the environment's records, for this process alone. Yield None if it can't be used: another
-    process uses it, the folder can't be written, or the stream has gaps, which the cached blocks may not have. Raises
-    EvenlaneError, Unreachable.
+    process uses it, the folder can't be written, or the stream has gaps, as cached blocks might have the records that
+    were deleted. Raises EvenlaneError, Unreachable.
     """
     with contextlib.ExitStack() as stack:
         cache = None
         with contextlib.suppress(OSError, place.Busy):
             _remove_unused(root)
             with StreamReader(options.settings) as server:
-                cache = _open(root, server, present(server, options)[0], stack)
+                for stream in present(server, options):  # one, or none
+                    cache = _open(root, server, stream, stack)
         yield cache
 
 
