@@ -115,7 +115,10 @@ def report(
     priorities, known = _read_topics(given)
     _check_targets(wanted.targets, priorities)
     with_topics = wanted._replace(topics=known.specs, paused_by=known.paused_by, deleted=known.deleted)
-    written = _make_report(with_topics, master)
+    _print_result(out, _make_report(with_topics, master), as_json=as_json)
+
+
+def _print_result(out: Path, written: ReportFiles, *, as_json: bool) -> None:
     content, late = written.document, sum(tenant["late"] for tenant in written.document["tenants"])
     if as_json:
         counts = {"tenants": len(content["tenants"]), "late": late, "quotas": len(content["quotas"])}

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 BLOCK = 2_048
 """Number of sequences of a block."""
 MOST_ROWS = 8 * BLOCK
-"""A block with more rows isn't cached: its records take as long to read from Parquet as from the stream."""
+"""A block with more rows isn't cached: reading it from Parquet saves little time."""
 MOST_BYTES = 1 << 30
-"""The largest size of a stream's folder, and the room that others keep on its disk."""
+"""The largest size of a stream's folder, and the free space on its disk below which nothing is cached."""
 _UNUSED_S = 30 * 86_400
 _NEW, _ABANDONED_S = "_new-", 3_600
 _FOLDERS = "METER_*"
@@ -136,8 +136,8 @@ class RecordCache(NamedTuple):
                 new.unlink(missing_ok=True)
 
     def clean(self, server: StreamReader, stream: Stream) -> None:
-        """Remove blocks of records that the stream doesn't have, the oldest blocks of a large folder, and what killed
-        reports have left. Raises OSError.
+        """Remove blocks of records that the stream doesn't have, the oldest blocks of a large folder, and files of
+        reports that were killed. Raises OSError.
         """
         size = 0
         numbers = self.blocks()

@@ -171,7 +171,7 @@ async def test_records_of_any_kind_are_the_same(stream):
 
 
 async def test_broken_block_is_read_again(stream):
-    """Of a file that was cut off, was damaged, or that another program wrote, nothing counts."""
+    """A file may be cut off, damaged, or written by another program."""
     await stream.add(RECORDS)
     whole = await stream.read()
     [first, second] = sorted(stream.folder.glob("*.parquet"))
@@ -217,7 +217,7 @@ async def test_records_with_many_rows_are_not_cached(stream):
 
 
 async def test_new_stream_has_records_of_its_own(stream):
-    """Sequences begin anew if the stream was deleted."""
+    """A stream that is deleted and created again starts at sequence 1."""
     await stream.add(RECORDS)
     await stream.read()
     await stream.request("STREAM.DELETE.METER_online")
@@ -258,8 +258,8 @@ async def test_one_report_at_a_time_uses_the_cache(stream):
 
 
 async def test_cache_is_bounded(stream, monkeypatch):
-    """Streams that no report has read for a month go, the oldest blocks of a large folder, and a full disk takes no new
-    ones.
+    """It removes streams that no report has read for a month, and the oldest blocks of a large folder. On a full disk
+    it stores no blocks.
     """
     await stream.add(RECORDS)
     await stream.read()
