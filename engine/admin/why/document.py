@@ -42,7 +42,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
         for name in question.priorities
     }
     missing = _explain_missing(question)
-    load = _load(question, answers, wholes, UNKNOWN if missing else add_rates(answer.rates for answer in answers))
+    load = _load(question, answers, wholes, UNKNOWN if missing else _sum_rates(answers))
     if question.unserved:
         for part in wholes.values():
             count(part, "no_owner", question.unserved, None)
@@ -72,6 +72,14 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
         "nodes": _nodes(question, answers),
         "notes": _notes(question, answers),
     }
+
+
+def _sum_rates(answers: Sequence[NodeAnswer]) -> Rates:
+    """Add the rates of all nodes. A node that has none of the project's queues counts only if something moves there, or
+    its rates are unknown: its measurement may have just begun.
+    """
+    counted = [each.rates for each in answers if each.queues or each.rates.moves or not each.rates.is_known]
+    return add_rates(counted or [each.rates for each in answers])
 
 
 def _load(

@@ -178,6 +178,22 @@ def test_rates_and_forecast_by_hand():
     } == shown["forecast"]
 
 
+def test_a_node_without_queues_of_the_project_does_not_shorten_the_measurement():
+    """X12: its measurement may have just begun. If no node has a queue, the shortest one counts."""
+    answers = [answer(QueueView("mid", 0, 5), rates=Rates(seconds=30.0)), answer(node="b", rates=Rates(seconds=1.0))]
+    assert 30.0 == document(question(), answers)["rates"]["measured_seconds"]
+    assert 1.0 == document(question(), answers[1:])["rates"]["measured_seconds"]
+
+
+def test_a_node_that_has_just_lost_its_queues_counts():
+    """X12: with what moves there, or with unknown rates."""
+    here = answer(QueueView("mid", 0, 5), rates=Rates(seconds=30.0))
+    moved = answer(node="b", rates=Rates(arriving=2.0, seconds=3.0))
+    shown = document(question(), [here, moved])["rates"]
+    assert (2.0, 3.0) == (shown["arriving"], shown["measured_seconds"])
+    assert document(question(), [here, answer(node="b", rates=UNKNOWN)])["rates"]["measured_seconds"] is None
+
+
 def test_rates_are_unknown_if_one_node_does_not_know_them():
     """X7, fault 1: right after a takeover."""
     known = answer(QueueView("mid", 0, 1_000, reason="quota"), rates=Rates(10.0, 60.0, 2.5, 1.0))
