@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tests.ledger.flow_loads import FlowLoad
 from tests.ledger.meter import meter_bodies
-from tests.support.figures import Figures, different_counts, different_rates
+from tests.ledger.surface_differences import wrong_attempts, wrong_counts, wrong_rates
+from tests.support.figures import Figures, different_counts
 from tests.support.meter_totals import Totals, rows, totals
 from tests.support.until import until
 
@@ -76,17 +77,8 @@ class SurfaceWorld:
         return seen
 
     def wrong_rates(self, seen: Seen) -> list[str]:
-        """Return a sentence for each wrong rate. The quota paces expired messages that are kept as dead letters, so the
-        ledger doesn't know when each of them left.
-        """
-        found = []
-        for project in self.projects:
-            events = self.ledger.events(project, int(_TTL_S * SECOND) if project == "brief" else None)
-            if project == "kept":
-                del events["expired"], events["leaving"]
-            for surface, measured in seen.rates(project).items():
-                found += [f"{project}: {sentence}" for sentence in different_rates(events, surface, measured)]
-        return found
+        """Return a sentence for each wrong rate."""
+        return wrong_rates(seen, self.ledger)
 
     def wrong_ages(self, seen: Seen) -> list[str]:
         """Return a sentence for each age that isn't that of the first message due: of a project in which none begin."""
@@ -117,22 +109,16 @@ class SurfaceWorld:
 
     async def wrong_counts(self, surfaces: Collection[str]) -> list[str]:
         """Return a sentence for each wrong count of these surfaces, and of the meter records."""
-        seen, records = await self.read(), rows(await meter_bodies(self.world))
-        found = []
+        found = wrong_counts(await self.read(), self.ledger, surfaces)
+        records = rows(await meter_bodies(self.world))
         for project in self.projects:
-            shown = {name: figures for name, figures in seen.counts(project).items() if name in surfaces}
-            shown["records"] = _counts(totals(records, project))
+            shown = {"records": _counts(totals(records, project))}
             found += [f"{project}: {each}" for each in different_counts(self.ledger.counts(project), shown)]
         return found
 
     async def wrong_metrics(self, node: NodeProcess) -> list[str]:
         """Return a sentence for each wrong counter of attempts of one node, by what the handlers in it have noted."""
-        page = await self.surfaces.metrics_of(node)
-        return [
-            f"{project}: {sentence}"
-            for project in self.projects
-            for sentence in different_counts(self.ledger.ended_in(project, node.pid), {node.name: page[project]})
-        ]
+        return wrong_attempts(await self.surfaces.metrics_of(node), self.ledger, node.pid)
 
 
 def _counts(found: Totals) -> Figures:

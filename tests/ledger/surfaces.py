@@ -14,7 +14,7 @@ from evenlane.engine.telemetry import metric_names
 from tests.support.figures import Figures, Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tests.ledger.process import NodeProcess
     from tests.ledger.world import ProcessWorld
@@ -46,6 +46,23 @@ class Seen(NamedTuple):
     why: dict[str, dict[str, Any]]
     metrics: dict[str, Figures]
 
+    @classmethod
+    def of(
+        cls,
+        asked: int,
+        answered: int,
+        overview: dict[str, Any],
+        why: dict[str, dict[str, Any]],
+        pages: Iterable[Mapping[str, Figures]],
+    ) -> Seen:
+        """`overview` is the whole document; `pages` are the metrics of each node, by project."""
+        metrics: dict[str, Figures] = {project: {} for project in why}
+        for page in pages:
+            for project in why:
+                add(metrics[project], page[project])
+        tenants = dict.fromkeys(why, _ABSENT) | {tenant["project"]: tenant for tenant in overview["tenants"]}
+        return cls(asked, answered, tenants, why, metrics)
+
     def counts(self, project: str) -> dict[str, Figures]:
         """Return a project's counts by surface."""
         tenant, why, none = self.overview[project], self.why[project], {"backlog": 0.0, "in_flight": 0.0}
@@ -68,7 +85,7 @@ class Seen(NamedTuple):
             "overview": {name: tenant[name] for name in RATES},
             "metrics": {name: value for name, value in self.metrics[project].items() if name in _SHOWN_RATES},
         }
-        about = [seconds - _ROUND_S, seconds, seconds + _ROUND_S]
+        about = [length for length in (seconds - _ROUND_S, seconds, seconds + _ROUND_S) if length > 0]
         return {
             name: Measured(rates, self.asked, self.answered, [seconds] if name == "why" else about)
             for name, rates in shown.items()
@@ -107,13 +124,7 @@ class Surfaces:
             asyncio.gather(*(self.metrics_of(node) for node in self.nodes)),
             *(self._json(f"{first}/api/why/{project}") for project in projects),
         )
-        metrics: dict[str, Figures] = {project: {} for project in projects}
-        for page in pages:
-            for project in projects:
-                add(metrics[project], page[project])
-        tenants = dict.fromkeys(projects, _ABSENT)
-        tenants |= {tenant["project"]: tenant for tenant in overview["tenants"]}
-        return Seen(asked, now_ns(), tenants, dict(zip(projects, answers, strict=True)), metrics)
+        return Seen.of(asked, now_ns(), overview, dict(zip(projects, answers, strict=True)), pages)
 
     async def metrics_of(self, node: NodeProcess) -> defaultdict[str, Figures]:
         """Return one node's metrics by project."""

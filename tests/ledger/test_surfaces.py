@@ -65,7 +65,7 @@ async def test_surfaces_show_what_the_ledger_has_counted(tmp_path: Path) -> None
                 await until(deletion.is_gone, 60, "the empty topic to be gone")
             for project in ("over", "deleted"):
                 assert await evenlane(world, "backlog", "purge", project, "--yes")
-                ledger.unbegun[project] = "dropped"
+                ledger.note_drop(project)
             await world.topics("drained", state="draining")
             await shown.at_rest("overview", "why", "metrics")
             await until(lambda: commands_agree(shown), 60, "the commands to show what the page does")

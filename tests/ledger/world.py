@@ -25,7 +25,7 @@ from tests.support.until import until
 
 TOPIC = {"qps": 100_000, "max_attempts": 3, "backoff": {"base": 0.2, "factor": 1, "jitter": 0}}
 # Few partitions, since their streams take time to create. One group of a topic may have all of its rate.
-_SETTINGS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
+SETTINGS = {"partitions": 8, "group_qps": 100_000, "max_group_qps": 100_000}
 _KEYS_AT_ONCE = 100
 
 
@@ -42,7 +42,7 @@ class ProcessWorld:
         self.folder = folder
         self._has_own_servers = servers is None
         self.servers = servers or Servers(folder / "servers", fast=True, nats_config=nats_config)
-        self._defaults = _SETTINGS | settings
+        self._defaults = SETTINGS | settings
         self._open = AsyncExitStack()
         self.nodes: list[NodeProcess] = []
         self.acknowledged: dict[str, tuple[str, int]] = {}

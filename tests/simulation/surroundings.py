@@ -15,7 +15,7 @@ from evenlane.engine.base import clock
 from evenlane.engine.telemetry.tenants.sampler import QueueSampler, SamplerTuning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from types import ModuleType
 
 _PACKAGES = ("evenlane.",)
@@ -74,11 +74,12 @@ def _nothing(*_: object, **__: object) -> None:
     pass
 
 
-def _replace_in(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, str, object]]:
+def _replace_in(modules: Iterable[ModuleType], keep: Collection[str]) -> Iterator[tuple[ModuleType, str, object]]:
     """Replace, and yield what to restore: module, attribute, previous value."""
     replacements = {"now_ns": _now.now_ns, "_log": _Log()}
     for module in modules:
-        for attribute, replacement in _SPECIAL.get(module.__name__, {}).items():
+        special = {} if module.__name__ in keep else _SPECIAL.get(module.__name__, {})
+        for attribute, replacement in special.items():
             yield module, attribute, vars(module)[attribute]
             setattr(module, attribute, replacement)
         for attribute, replacement in replacements.items():
@@ -89,9 +90,12 @@ def _replace_in(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, str
 
 
 @contextmanager
-def replaced() -> Iterator[None]:
-    """Replace clock, random numbers and log in all loaded modules of the product. Takes some milliseconds."""
-    undo = list(_replace_in(module for name, module in list(sys.modules.items()) if name.startswith(_PACKAGES)))
+def replaced(keep: Collection[str] = ()) -> Iterator[None]:
+    """Replace clock, random numbers and log in all loaded modules of the product, and the attributes in `_SPECIAL`
+    except those of modules in `keep`. Takes some milliseconds.
+    """
+    loaded = [module for name, module in sys.modules.items() if name.startswith(_PACKAGES)]
+    undo = list(_replace_in(loaded, keep))
     chance, collects, frozen = random.getstate(), gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()  # garbage is collected between simulations: within one, it would come at random moments
     gc.collect()

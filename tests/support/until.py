@@ -20,14 +20,15 @@ async def until(condition: Callable[[], Value | Awaitable[Value]], timeout: floa
     last: object = "no answer"
     try:
         async with asyncio.timeout(timeout) as limit:
-            began = time.monotonic()
+            clock = asyncio.get_running_loop().time
+            began = clock()
             while True:
-                asked = time.monotonic()
+                asked = clock()
                 answer = condition()
                 last = await answer if inspect.isawaitable(answer) else answer
                 if last:
                     return cast("Value", last)
-                now = time.monotonic()
+                now = clock()
                 long_pause = min((now - began) / _CHECKS, _LONG_PAUSE_S)
                 await asyncio.sleep(min(max(_PAUSE_S, long_pause, now - asked), _MAX_PAUSE_S))
     except TimeoutError:

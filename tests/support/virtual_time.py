@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from random import Random
@@ -23,14 +23,19 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 
     @wraps(test)
     def run(*given: Any, **named: Any) -> None:
-        failures: list[object] = []
-        loop = _Loop(Random(1), lambda what, error: failures.append(error or what))
-        given_time = surroundings.of(1, lambda: loop.now, _pass_on, quiet=True)
-        with surroundings.replaced(), given_time, _monotonic(loop.time):
-            loop.run(test(*given, **named))
-        assert [] == failures
+        run_virtually(lambda _loop: test(*given, **named))
 
     return run
+
+
+def run_virtually(main: Callable[[SimLoop], Coroutine[Any, Any, None]], *, keep: Collection[str] = ()) -> None:
+    """Run `main(loop)` in virtual time. Modules of the product that are named in `keep` keep their constants."""
+    failures: list[object] = []
+    loop = _Loop(Random(1), lambda what, error: failures.append(error or what))
+    given_time = surroundings.of(1, lambda: loop.now, _pass_on, quiet=True)
+    with surroundings.replaced(keep), given_time, _monotonic(loop.time):
+        loop.run(main(loop))
+    assert [] == failures
 
 
 def _pass_on(level: str, event: str, fields: dict[str, Any]) -> None:
@@ -39,7 +44,17 @@ def _pass_on(level: str, event: str, fields: dict[str, Any]) -> None:
 
 
 class _Loop(SimLoop):
-    """Each of its timers takes at least a nanosecond: whoever waits for a rate might else wait for 0 s for ever."""
+    """Each of its timers takes at least a nanosecond: a wait for a rate might else take 0 s for ever. A function for a
+    thread runs at once, and takes no virtual time.
+    """
+
+    def run_in_executor(self, executor, func, *args):
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - it belongs to the caller
+            done.set_exception(error)
+        return done
 
     def call_later(self, delay, callback, *args, context=None):
         return super().call_later(max(delay, _LEAST_S), callback, *args, context=context)

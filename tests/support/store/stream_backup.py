@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tests.support.store.api import ask
+
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
@@ -22,7 +24,7 @@ class StreamBackup:
         inbox = client.new_inbox()
         data = await client.subscribe(inbox)
         question = {"deliver_subject": inbox, "no_consumers": True, "chunk_size": _CHUNK}
-        described = await _ask(client, f"STREAM.SNAPSHOT.{name}", question)
+        described = await ask(client, f"STREAM.SNAPSHOT.{name}", question)
         chunks = []
         while chunk := (message := await data.next_msg(60)).data:
             chunks.append(chunk)
@@ -32,13 +34,7 @@ class StreamBackup:
         return cls(name, {key: described[key] for key in ("config", "state")}, chunks)
 
     async def restore(self, client: Client) -> None:
-        begun = await _ask(client, f"STREAM.RESTORE.{self.name}", self._described)
+        begun = await ask(client, f"STREAM.RESTORE.{self.name}", self._described)
         for chunk in [*self._chunks, b""]:
             answer = await client.request(begun["deliver_subject"], chunk, timeout=60)
         assert "error" not in json.loads(answer.data), answer.data
-
-
-async def _ask(client: Client, verb: str, question: dict[str, Any]) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads((await client.request(f"$JS.API.{verb}", json.dumps(question).encode())).data)
-    assert "error" not in answer, answer
-    return answer
