@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     import subprocess
 
 MEMBERS = (1, 2, 3)
+_TRIES = 5
 
 
 class Trio:
     """`async with Trio(folder) as trio:`; members are 1, 2 and 3."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._clients = {member: ports.free_port() for member in MEMBERS}
-        self._peers = {member: ports.free_port() for member in MEMBERS}
+        self._parent = folder
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
@@ -30,11 +29,28 @@ class Trio:
         return ",".join(f"{ports.HOST}:{port}" for port in self._clients.values())
 
     async def __aenter__(self) -> Self:
-        await self.start(*MEMBERS)
-        await until(self.leader, 60, "etcd's leader")
-        return self
+        """Start the members. Other processes may take one of their ports first: then the next ones are tried."""
+        for number in range(_TRIES):
+            self._folder = self._parent / f"try-{number}"
+            self._clients = {member: ports.free_port() for member in MEMBERS}
+            self._peers = {member: ports.free_port() for member in MEMBERS}
+            await self.start(*MEMBERS)
+            await until(self._has_started_or_ended, 60, "etcd's leader")
+            if not self._has_ended():
+                return self
+            await self._end()
+        raise AssertionError(f"no etcd started: {self._folder}/etcd-*/log")
+
+    async def _has_started_or_ended(self) -> bool:
+        return self._has_ended() or await self.leader() is not None
+
+    def _has_ended(self) -> bool:
+        return any(process.poll() is not None for process in self._processes.values())
 
     async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
         for process in self._processes.values():
             process.kill()
             await child.wait_for_exit(process)
@@ -69,10 +85,10 @@ class Trio:
         asked = among or MEMBERS
         statuses = await asyncio.gather(*(self._status(member) for member in asked))
         leaders = {status.get("leader") for status in statuses}
-        ids = {
-            status.get("header", {}).get("member_id"): member for status, member in zip(statuses, asked, strict=True)
-        }
-        return ids.get(leaders.pop()) if len(leaders) == 1 else None
+        if None in leaders or len(leaders) > 1:
+            return None
+        members = {status["header"]["member_id"]: member for status, member in zip(statuses, asked, strict=True)}
+        return members.get(leaders.pop())
 
     async def _status(self, member: int) -> dict:
         try:
