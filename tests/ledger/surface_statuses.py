@@ -123,7 +123,10 @@ class Deletion:
         self._shown = shown
 
     async def delete(self) -> None:
-        """Delete the topics, and wait until all surfaces show it."""
+        """Delete the topics, and wait until all surfaces show it. They know backlogs later than deletions, so they must
+        show first that nothing waits of "gone".
+        """
+        await until(self._is_idle, 30, "the last messages of 'gone' to be handled")
         for project in DELETED:
             assert (await evenlane(self._shown.world, "topics", "delete", project))["accepted"]
         await until(self._are_deleted, 30, "the deletion on all surfaces")
@@ -149,6 +152,10 @@ class Deletion:
                 if live or len(statuses) > 1 or not expected_of(statuses[0], expected):
                     found.append(f"{project}: {surface} has {answer['state']}, {answer['deleted']}, {statuses}")
         return found
+
+    async def _is_idle(self) -> bool:
+        seen = await self._shown.read()
+        return not any(each["backlog"] for each in seen.answers("gone").values())
 
     async def _are_deleted(self) -> bool:
         """Whether all do. Those that don't yet show it may show nothing worse than before."""
