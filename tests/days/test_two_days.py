@@ -79,7 +79,7 @@ def _time(unix_ns: int) -> datetime:
 
 
 def _wrong_figures(days: TwoDays, out: Path, hours: int) -> Iterator[str]:
-    """Yield a sentence for each wrong figure of a report, whose windows have so many hours."""
+    """Yield a sentence for each wrong figure of a report with windows of this number of hours."""
     rows: dict[tuple[str, datetime], dict[str, Any]] = {
         (row["project"], row["window_start"]): row
         for row in pl.read_parquet(out / "tenants.parquet/**/*.parquet").to_dicts()

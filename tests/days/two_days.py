@@ -37,7 +37,7 @@ _CLOCK_AHEAD_S = 90.0
 
 
 def _load_seconds(seconds: float) -> float:
-    """Return the time of the loads, which passes faster in a rush, and stands still around the start of each hour."""
+    """Return the time of the loads, which passes faster in a rush, and stops around the start of each hour."""
     hours, second = divmod(seconds, HOUR_S)
     return hours * _of_hour(_LOADED.stop) + _of_hour(second)
 

@@ -29,7 +29,7 @@ class Trio:
         return ",".join(f"{ports.HOST}:{port}" for port in self._clients.values())
 
     async def __aenter__(self) -> Self:
-        """Start the members. Other processes may take one of their ports first: then the next ones are tried."""
+        """Start the members. If another process has taken one of their ports, try again with other ports."""
         for number in range(_TRIES):
             self._folder = self._parent / f"try-{number}"
             self._clients = {member: ports.free_port() for member in MEMBERS}

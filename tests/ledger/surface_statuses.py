@@ -123,8 +123,8 @@ class Deletion:
         self._shown = shown
 
     async def delete(self) -> None:
-        """Delete the topics, and wait until all surfaces show it. They know backlogs later than deletions, so they must
-        show first that nothing waits of "gone".
+        """Delete the topics, and wait until all surfaces show it. A surface may show a deletion with an older backlog,
+        so the backlog of "gone" must be 0 on all of them first.
         """
         await until(self._is_idle, 30, "the last messages of 'gone' to be handled")
         for project in DELETED:

@@ -1,8 +1,8 @@
 """Fills a stream of a real server with messages that were stored in the past.
 
 A server stamps each message with the time of its arrival, except in a mirror, which keeps the origin's time. So the
-stream is a mirror, and this module plays its origin: it answers the mirror's request for a consumer, and delivers. A
-client may not publish with the replies of deliveries, so it delivers as a leaf node.
+stream is a mirror, and this module plays its origin: it answers the mirror's request for a consumer, and delivers. The
+server rejects a client's messages with a reply below `$JS.ACK`, so this module delivers as a leaf node.
 """
 
 from __future__ import annotations
