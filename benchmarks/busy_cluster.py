@@ -124,7 +124,7 @@ class BusyCluster:
             return accepted.topic if accepted else None
 
         limits = MemoryBudget(payload_bytes=256 << 20, index=1 << 20)
-        node = Node(store, self.config, routes, topic_of, env=env, limits=limits)
+        node = Node(store, self.config, routes, topic_of, cluster=env, limits=limits)
         await node.start()
         await node.take_over(range(self.config.partitions) if owned is None else owned, 1)
         return node

@@ -117,7 +117,7 @@ async def run(url: str, env: str, arm: str, options: argparse.Namespace) -> dict
     specs = dict.fromkeys(PLACES, b'{"qps": 100000}')
     specs["flood"] = b'{"qps": %d, "groups": %d}' % (options.qps, options.groups)
     topics = {name: complete(parse_spec(spec), CLUSTER_CONFIG) for name, spec in specs.items()}
-    node = Node(store, CLUSTER_CONFIG, RouteTable.of(waits.handle), topics.get, env=env)
+    node = Node(store, CLUSTER_CONFIG, RouteTable.of(waits.handle), topics.get, cluster=env)
     await node.start()
     await node.take_over(range(PARTITIONS), 1)
     found: dict[str, float] = {}

@@ -148,7 +148,7 @@ class Bench:
 
     async def _node(self, store: JetStreamStore, figures: Figures, epoch: int, *, then: int) -> float:
         """Take all partitions over, and wait until all backlogs have arrived and each queue was handled."""
-        node = Node(store, self.cluster_config, RouteTable.of(figures.handle), self.topics.of, env=ENV)
+        node = Node(store, self.cluster_config, RouteTable.of(figures.handle), self.topics.of, cluster=ENV)
         await node.start()
         figures.start = time.perf_counter()
         await node.take_over(range(self.options.partitions), epoch)

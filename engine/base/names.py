@@ -1,4 +1,9 @@
-"""Names in the wire format: validated before use, and built in one place (docs/reference/headers-and-subjects.md)."""
+"""Names in the wire format: validated before use, and built in one place (docs/reference/headers-and-subjects.md).
+
+`env` is an environment, `cluster` the name of a cluster (`cluster_name`): that of the environment for the nodes that
+run without a subscription, and another one for those of each named subscription. No environment and no subscription has
+an underscore in its name, so a cluster's name says which of both it is.
+"""
 
 import re
 from typing import Literal, NamedTuple
@@ -56,6 +61,10 @@ def check_env(name: str) -> str:
     return _check(_PLAIN, "environment", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 
 
+def check_subscription(name: str) -> str:
+    return _check(_PLAIN, "subscription", name, "1 to 64 letters, digits or '-', the first a letter or digit")
+
+
 def check_priority_name(name: str) -> str:
     return _check(_PLAIN, "priority", name, "1 to 64 letters, digits or '-', the first a letter or digit")
 
@@ -91,10 +100,27 @@ def due_hour(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _HOUR_DIGITS else None
 
 
-def stream(env: str, lane: LaneId) -> str:
-    if lane in (DEAD, BUSY):
-        return f"{lane.kind.upper()}_{env}"
-    return f"{lane.kind.upper()}_{env}_{lane.partition}"
+def cluster_name(env: str, subscription: str = "") -> str:
+    """Return the name of the nodes that work for one subscription of an environment; empty: the unnamed one."""
+    return f"{env}_{subscription}" if subscription else env
+
+
+def env_of(cluster: str) -> str:
+    return cluster.partition("_")[0]
+
+
+def subscription_of(cluster: str) -> str:
+    """Return the subscription of a cluster; empty: the unnamed one."""
+    return cluster.partition("_")[2]
+
+
+def stream(cluster: str, lane: LaneId) -> str:
+    """Return the stream of a lane. Subscriptions share all of them but the dead letters."""
+    if lane == DEAD:
+        return dead_stream(cluster)
+    if lane == BUSY:
+        return busy_stream(env_of(cluster))
+    return f"{lane.kind.upper()}_{env_of(cluster)}_{lane.partition}"
 
 
 def stream_of(subject: str) -> str:
@@ -103,25 +129,25 @@ def stream_of(subject: str) -> str:
     return f"{kind.upper()}_{env}_{partition}"
 
 
-def dead_stream(env: str) -> str:
-    return f"DEAD_{env}"
+def dead_stream(cluster: str) -> str:
+    return f"DEAD_{cluster}"
 
 
-def settled_stream(env: str) -> str:
-    return f"SETTLED_{env}"
+def settled_stream(cluster: str) -> str:
+    return f"SETTLED_{cluster}"
 
 
 def busy_stream(env: str) -> str:
     return f"BUSY_{env}"
 
 
-def meter_stream(env: str) -> str:
-    return f"METER_{env}"
+def meter_stream(cluster: str) -> str:
+    return f"METER_{cluster}"
 
 
-def other_streams(env: str) -> tuple[str, ...]:
-    """Return the streams of an environment that aren't lanes."""
-    return dead_stream(env), busy_stream(env), settled_stream(env), meter_stream(env)
+def other_streams(cluster: str) -> tuple[str, ...]:
+    """Return the streams that a cluster writes to and that aren't lanes."""
+    return dead_stream(cluster), busy_stream(env_of(cluster)), settled_stream(cluster), meter_stream(cluster)
 
 
 def lane_subject(env: str, partition: int, project: str, group: int, priority: str) -> str:
@@ -133,8 +159,8 @@ def later_subject(env: str, partition: int, project: str, group: int, priority: 
     return f"later.{env}.{partition}.{project}.{group}.{priority}.{hour}"
 
 
-def dead_subject(env: str, project: str) -> str:
-    return f"dead.{env}.{project}"
+def dead_subject(cluster: str, project: str) -> str:
+    return f"dead.{cluster}.{project}"
 
 
 def busy_subject(env: str, token: str) -> str:
@@ -142,15 +168,19 @@ def busy_subject(env: str, token: str) -> str:
     return f"busy.{env}.{token}"
 
 
-def meter_subject(env: str, node: str) -> str:
+def meter_subject(cluster: str, node: str) -> str:
     """Return the subject of a node's records for reports. The node's id may contain dots."""
-    return f"meter.{env}.{node}"
+    return f"meter.{cluster}.{node}"
 
 
-def settled_subject(env: str, lane: LaneId) -> str:
-    return f"settled.{env}.{lane.kind}.{lane.partition}"
+def settled_subject(cluster: str, lane: LaneId) -> str:
+    return f"settled.{cluster}.{lane.kind}.{lane.partition}"
 
 
-def key(env: str, *parts: str | int) -> str:
-    """Return a key in etcd: `/evenlane/<env>/<part>/...`."""
-    return "/".join((PREFIX, env, *map(str, parts)))
+def key(cluster: str, *parts: str | int) -> str:
+    """Return a key in etcd: `/evenlane/<env>/<part>/...`, or that of a named subscription's cluster:
+    `/evenlane/<env>/subscription/<name>/<part>/...`.
+    """
+    env, _, subscription = cluster.partition("_")
+    own = ("subscription", subscription) if subscription else ()
+    return "/".join((PREFIX, env, *own, *map(str, parts)))

@@ -55,7 +55,7 @@ class LeaderElection:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         holder: str,
         term: Callable[[int], Awaitable[None]],
         *,
@@ -63,7 +63,7 @@ class LeaderElection:
         node_lease: Callable[[], int] | None = None,
     ) -> None:
         self.leading = asyncio.Event()
-        self.key = names.key(env, "leader")
+        self.key = names.key(cluster, "leader")
         self._coordination = coordination
         self._holder = names.check_node(holder)
         self._term = term

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 
-async def read_owners(etcd: Coordination, env: str, partitions: int) -> dict[int, str]:
+async def read_owners(etcd: Coordination, cluster: str, partitions: int) -> dict[int, str]:
     """Return the owning node by partition. Raises CoordinationError."""
-    prefix = names.key(env, "owners", "")
+    prefix = names.key(cluster, "owners", "")
     items = (await etcd.list(prefix)).items
-    return RecordReader(env).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
+    return RecordReader(cluster).owners(((item.key.removeprefix(prefix), item.value) for item in items), partitions)
 
 
-async def read_troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str]]:
+async def read_troubles(etcd: Coordination, cluster: str) -> dict[str, dict[str, str]]:
     """Return the trouble sentences by node and kind, for nodes that can't do their work. Raises CoordinationError."""
-    prefix, records = names.key(env, "nodes", ""), RecordReader(env, lambda _reason: None)
+    prefix, records = names.key(cluster, "nodes", ""), RecordReader(cluster, lambda _reason: None)
     found = {
         item.key.removeprefix(prefix): record.troubles
         for item in (await etcd.list(prefix)).items
@@ -30,14 +30,14 @@ async def read_troubles(etcd: Coordination, env: str) -> dict[str, dict[str, str
     return {node: sentences for node, sentences in found.items() if sentences}
 
 
-async def read_handoffs(etcd: Coordination, env: str, partition: int) -> dict[str, set[int]]:
+async def read_handoffs(etcd: Coordination, cluster: str, partition: int) -> dict[str, set[int]]:
     """Return, by kind of stream, the sequences that previous owners still handle or have handled but not yet settled.
 
     Only those owners may settle them. Raises CoordinationError.
     """
-    records = RecordReader(env)
+    records = RecordReader(cluster)
     found: dict[str, set[int]] = {"lanes": set(), "later": set()}
-    for item in (await etcd.list(names.key(env, "held", partition, ""))).items:
+    for item in (await etcd.list(names.key(cluster, "held", partition, ""))).items:
         record = records.read(HeldRecord, item.key, item.value)
         for kind, lane in (record.lanes if record is not None else {}).items():
             found.setdefault(kind, set()).update(lane.running, lane.done)

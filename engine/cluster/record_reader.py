@@ -26,8 +26,8 @@ class RecordReader:
     default.
     """
 
-    def __init__(self, env: str, on_skipped: Callable[[str], object] = _warn) -> None:
-        self._env, self._on_skipped = env, on_skipped
+    def __init__(self, cluster: str, on_skipped: Callable[[str], object] = _warn) -> None:
+        self._cluster, self._on_skipped = cluster, on_skipped
         self.skipped = 0
 
     def pass_over(self, reason: object) -> None:
@@ -57,7 +57,7 @@ class RecordReader:
         number = names.number(name)
         if number is not None and number < partitions:
             return number
-        self.pass_over(f"{names.key(self._env, 'owners', name)} is not a partition: there are {partitions}")
+        self.pass_over(f"{names.key(self._cluster, 'owners', name)} is not a partition: there are {partitions}")
         return None
 
     def owners(self, values: Iterable[tuple[str, bytes]], partitions: int) -> dict[int, str]:
@@ -65,6 +65,8 @@ class RecordReader:
         found: dict[int, str] = {}
         for name, raw in values:
             partition = self.partition(name, partitions)
-            if partition is not None and (owner := self.read(OwnerRecord, names.key(self._env, "owners", name), raw)):
+            if partition is not None and (
+                owner := self.read(OwnerRecord, names.key(self._cluster, "owners", name), raw)
+            ):
                 found[partition] = owner.id
         return found

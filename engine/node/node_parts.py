@@ -6,6 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from evenlane.engine.base import names
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
@@ -72,9 +73,10 @@ class NodeParts(NodeEvents, ABC):
     """Builds the parts of a node from the bottom up, in six steps: each part gets the parts below it. Events flow
     upwards through `NodeEvents`, which `Node` implements.
 
-    `routes` has the handlers. `topic_of` returns the topic of a project, None if there is none; `draining_of` its
-    groups that are being drained. `push` handles messages of topics with HTTP push, `fallback` messages that would
-    otherwise be dead-lettered. Times are in seconds unless a name says ns.
+    `cluster` is the name of the cluster that the node belongs to. `routes` has the handlers. `topic_of` returns the
+    topic of a project, None if there is none; `draining_of` its groups that are being drained. `push` handles messages
+    of topics with HTTP push, `fallback` messages that would otherwise be dead-lettered. Times are in seconds unless a
+    name says ns.
 
     `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
     over a partition, `unreadable` is informed of settle logs that can't be read. `error_texts`: the log has the
@@ -89,7 +91,7 @@ class NodeParts(NodeEvents, ABC):
         topic_of: Callable[[str], Topic | None],
         *,
         draining_of: Callable[[str], Sequence[int]] = lambda _: (),
-        env: str = "online",
+        cluster: str = "online",
         node_id: str = "node",
         concurrency: int = 64,
         limits: MemoryBudget | None = None,
@@ -107,7 +109,8 @@ class NodeParts(NodeEvents, ABC):
         tracer: AttemptTracer | None = None,
         tuning: NodeTuning = DEFAULT,
     ) -> None:
-        self.store, self.cluster_config, self.env, self.id = store, cluster_config, env, node_id
+        self.store, self.cluster_config, self.cluster, self.id = store, cluster_config, cluster, node_id
+        self.env = names.env_of(cluster)
         self.counters, self.limits = counters or Counters(), limits or MemoryBudget()
         self.times = times or LatencyStats(len(cluster_config.priorities))
         self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, cluster_config.max_group_qps)
@@ -163,7 +166,7 @@ class NodeParts(NodeEvents, ABC):
             self.counters, self.dirty, self.eligibility, self.queues.activity, self._failure_log
         )
         self.failures = FailureHandler(
-            self.store, self.env, self.counters, self.settlement, self.withheld, self._failure_log,
+            self.store, self.cluster, self.counters, self.settlement, self.withheld, self._failure_log,
             Fallback(fallback, self.gate) if fallback is not None else None, self.trusted, self.signal, random.random,
         )  # fmt: skip
         self._completion = CompletionHandler(
@@ -184,7 +187,7 @@ class NodeParts(NodeEvents, ABC):
     def _build_partitions(self) -> None:
         bands = {name: band for band, name in enumerate(self.cluster_config.priorities)}
         self._due = DueReleaser(self.store, self.lanes, self.ready, self.queues.activity)
-        resolver = QueueResolver(self.env, bands, self.queues, self.ready, self.failures, self._failure_log)
+        resolver = QueueResolver(self.cluster, bands, self.queues, self.ready, self.failures, self._failure_log)
         context = PartitionContext(
             self.store, self.limits, bands, resolver, self.ready, self.eligibility, self.verifier, self.settler,
             self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store), self._tuning,
@@ -199,7 +202,7 @@ class NodeParts(NodeEvents, ABC):
         collector = BatchCollector(self.ready, self.scheduler)
         self.queues.on_gone.append(collector.discard)
         self.dispatcher = Dispatcher(
-            self.env, self.id, self.limits, self.counters, self.scheduler, self.ready, self.eligibility,
+            self.cluster, self.id, self.limits, self.counters, self.scheduler, self.ready, self.eligibility,
             self.settlement, self.failures, self._failure_log, self.settler, self.trusted, self.clock, self.signal,
             collector,
         )  # fmt: skip

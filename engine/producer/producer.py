@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Self
 
@@ -78,7 +79,8 @@ class Producer:
     ) -> None:
         log_setup.to_stderr()
         named = store if isinstance(store, str) else None
-        self._settings = override(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
+        given = override(settings, {"nats": nats, "store": named, "etcd": etcd, "env": env})
+        self._settings = replace(given, subscription=None)  # puts are for all subscriptions
         self._store = None if isinstance(store, str) else store
         if self._store is None:
             connections.load_store(self._settings)

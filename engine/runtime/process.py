@@ -15,6 +15,7 @@ from evenlane.engine.cluster.connections import config_known_so_far, load_store
 from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.cluster.subscriptions.registry_watch import RegistryWatch
 from evenlane.engine.control.leader.leader import build_leader
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.core.stats.latency import LatencyStats
@@ -72,7 +73,7 @@ class ProcessParts:
         self._tracer_provider = tracer_provider
         self.tracer: AttemptTracer | None = None  # decided by `open`
         self.stats, self.loop_lag = ProcessStats(), LoopLag()
-        self.records = RecordReader(settings.env)
+        self.records = RecordReader(settings.cluster)
         self.troubles = Troubles()
         self.ownership = OwnershipDisagreement(self.troubles)
         self.unreadable = UnreadableRecords(self.troubles)
@@ -125,6 +126,7 @@ class ClusterParts:
             config.priorities, settings.metrics_projects, config.max_group_qps, recovery_s=settings.scaling_recovery
         )
         self.times = LatencyStats(len(config.priorities))
+        self.registry = RegistryWatch(process.coordination, settings.env)
         self.topics = NodeTopics(process.coordination, settings.env, config, process.troubles)
         self.scaler = ScalerHost(process.coordination, settings, process.records)
         self.controller = build_leader(
@@ -133,8 +135,9 @@ class ClusterParts:
         )  # fmt: skip
 
     async def open(self) -> None:
-        """Return when all topics are known. Raises Unreachable, PortUnavailable."""
+        """Return when all topics and subscriptions are known. Raises Unreachable, PortUnavailable."""
         await self.scaler.open()
+        await wait_until_answered(self.registry.start, self._start_timeout, _log.warning)
         await wait_until_answered(self.topics.start, self._start_timeout, _log.warning)
 
     async def close(self) -> None:
@@ -142,6 +145,7 @@ class ClusterParts:
         await self.scaler.close()
         await self.controller.close()
         await self.topics.close()
+        await self.registry.close()
 
     async def prepare(self, store: Store) -> None:
         """Create missing streams. Raises Refused, Lost."""

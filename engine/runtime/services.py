@@ -45,18 +45,20 @@ class NodeServices:
         condition: Callable[[], Condition | None] = lambda: None,
         on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
     ) -> None:
-        env = settings.env
+        cluster = settings.cluster
         self.line: RequestBus | None = None
         self._questions = connect.questions(settings, f"{node.id} answers")
-        self._why_responder = WhyResponder(self._questions, env, node, tenants, lost=topic_cache.find_lost)
-        self._group_responder = GroupResponder(self._questions, env, node)
-        self._overview_responder = OverviewResponder(self._questions, env, node, tenants, topic_cache.get, condition)
-        self._history_responder = HistoryResponder(self._questions, env, node, tenants, topic_cache.get)
-        self._quota_borrower = QuotaBorrower(self._questions, env, node, topic_cache.on_change, on_lent)
-        self._backlog_reporter = BacklogReporter(
-            connect.questions(settings, f"{node.id} counts"), env, node, topic_cache
+        self._why_responder = WhyResponder(self._questions, cluster, node, tenants, lost=topic_cache.find_lost)
+        self._group_responder = GroupResponder(self._questions, cluster, node)
+        self._overview_responder = OverviewResponder(
+            self._questions, cluster, node, tenants, topic_cache.get, condition
         )
-        self._store_watch = StoreWatch(node.store, env, troubles, lambda: node.owned.mine)
+        self._history_responder = HistoryResponder(self._questions, cluster, node, tenants, topic_cache.get)
+        self._quota_borrower = QuotaBorrower(self._questions, cluster, node, topic_cache.on_change, on_lent)
+        self._backlog_reporter = BacklogReporter(
+            connect.questions(settings, f"{node.id} counts"), cluster, node, topic_cache
+        )
+        self._store_watch = StoreWatch(node.store, cluster, troubles, lambda: node.owned.mine)
         self._sampler = QueueSampler(node, tenants)
         self._meter_publisher = MeterPublisher(node, tenants, settings.meter_interval, settings.concurrency)
 

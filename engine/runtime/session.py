@@ -14,6 +14,7 @@ from evenlane.engine.base.config.settings import CLUSTER_SETTINGS
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.ownership.membership import Membership
+from evenlane.engine.cluster.subscriptions.registry import check_active
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.errors import EvenlaneError, NodeIdInUse, Unreachable
 from evenlane.engine.node.node import Node
@@ -118,6 +119,8 @@ class Session:
     async def _join(self, resources: AsyncExitStack) -> bool:
         """Open the session's resources, and register. Returns False if it was stopped before."""
         process, cluster = self._process, self._cluster
+        if (name := process.settings.subscription) is not None:
+            check_active(cluster.registry.view, process.settings.env, name)
         store = process.connections.store(process.settings, process.id, feeds=True)
         resources.push_async_callback(store.close)
         if not await self._run_unless_stopped(self._wait_for_answer(store.open)):
@@ -158,7 +161,7 @@ class Session:
         node, lease = self.node, self.lease
         await cluster.controller.start()
         self.membership = membership = Membership(
-            process.coordination, process.settings.env, process.id, lease, node.owned,
+            process.coordination, process.settings.cluster, process.id, lease, node.owned,
             partitions=cluster.config.partitions, records=process.records, moves=process.moves,
             ownership=process.ownership, unreadable=process.unreadable,
             on_plan=self._status.on_carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
@@ -199,7 +202,7 @@ class Session:
         process, cluster, settings = self._process, self._cluster, self._process.settings
         return Node(
             store, cluster.config, process.routes, cluster.topics.topic, draining_of=cluster.topics.list_draining,
-            env=settings.env, node_id=process.id,
+            cluster=settings.cluster, node_id=process.id,
             concurrency=settings.concurrency, settle_interval=settings.settle_interval,
             push=process.pusher.push, fallback=process.fallback,
             scheduler=process.scheduler(settings.concurrency) if process.scheduler is not None else None,

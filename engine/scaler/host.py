@@ -36,7 +36,7 @@ class ScalerHost:
     def __init__(self, coordination: Coordination, settings: Settings, records: RecordReader) -> None:
         self._settings = settings
         self._recommendations = Recommendations(
-            coordination, settings.env, settings.scaling, settings.scaling_interval, records
+            coordination, settings.cluster, settings.scaling, settings.scaling_interval, records
         )
         self._keda: KedaServer | None = None
 

@@ -38,7 +38,7 @@ class Recommendations:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         mode: str,
         interval_s: float,
         records: RecordReader,
@@ -46,7 +46,7 @@ class Recommendations:
     ) -> None:
         self._coordination, self._key, self._mode, self._records = (
             coordination,
-            names.key(env, "scaling"),
+            names.key(cluster, "scaling"),
             mode,
             records,
         )

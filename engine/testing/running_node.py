@@ -60,7 +60,7 @@ class RunningNode:
         scheduler: FairScheduler[Queue] = FairScheduler(concurrency, self._config.max_group_qps)
         self._held = HeldScheduler(scheduler)
         self.node = Node(
-            self.store, self._config, self._application.routes.traced(self.attempts.wrap), topics.topic_of, env=ENV,
+            self.store, self._config, self._application.routes.traced(self.attempts.wrap), topics.topic_of, cluster=ENV,
             node_id="test", concurrency=concurrency, settle_interval=_SETTLE_S, scheduler=self._held,
             fallback=self._application.fallback, on_stop=self.on_end,
         )  # fmt: skip

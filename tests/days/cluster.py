@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
@@ -44,10 +45,11 @@ _WAIT_S = 60.0
 class VirtualNode(Actor):
     """A node's process. Its wall clock is `ahead_s` seconds fast. `pid` identifies it in the ledger."""
 
-    def __init__(self, cluster: VirtualCluster, name: str, pid: int, ahead_s: float) -> None:
+    def __init__(self, cluster: VirtualCluster, name: str, pid: int, ahead_s: float, subscription: str | None) -> None:
         super().__init__(name)
         self.pid, self._cluster, self._ahead_ns = pid, cluster, int(ahead_s * SECOND)
-        self.engine = Engine(cluster.handle, settings=cluster.settings_of(name), connect=self)
+        settings = replace(cluster.settings_of(name), subscription=subscription)
+        self.engine = Engine(cluster.handle, settings=settings, connect=self)
 
     def start(self) -> None:
         self._task = self._cluster.loop.create_task(self._run(), name=self.name, context=self.context)
@@ -74,8 +76,8 @@ class VirtualNode(Actor):
     def lease_runner(self) -> SameLoop:
         return SameLoop()
 
-    def store(self, _settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
-        return _EstimatingStore(self._cluster, self._ahead_ns)
+    def store(self, settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
+        return _EstimatingStore(self._cluster, settings.cluster, self._ahead_ns)
 
     def questions(self, _settings: Settings, _name: str) -> MemoryBus:
         return MemoryBus(self._cluster.broker)
@@ -86,10 +88,10 @@ class _EstimatingStore(MemoryStore):
     takes the machine's wall clock, which is `ahead_ns` ahead.
     """
 
-    def __init__(self, cluster: VirtualCluster, ahead_ns: int) -> None:
+    def __init__(self, cluster: VirtualCluster, name: str, ahead_ns: int) -> None:
         self._estimate = ServerClock()
         self._estimate.offset = cluster.epoch_ns + ahead_ns
-        super().__init__(cluster.server, cluster.env, clock=lambda: self._estimate.offset + cluster.now)
+        super().__init__(cluster.server, name, clock=lambda: self._estimate.offset + cluster.now)
 
     async def open(self) -> None:
         await super().open()
@@ -158,10 +160,10 @@ class VirtualCluster:
         finally:
             await bus.close()
 
-    async def start(self, name: str, *, ahead_s: float = 0.0) -> VirtualNode:
+    async def start(self, name: str, *, ahead_s: float = 0.0, subscription: str | None = None) -> VirtualNode:
         """Start a node, and wait until all nodes own partitions."""
         self._last_pid += 1
-        node = VirtualNode(self, name, self._last_pid, ahead_s)
+        node = VirtualNode(self, name, self._last_pid, ahead_s, subscription)
         node.start()
         self.nodes.append(node)
         await until(self._is_shared, _WAIT_S, f"{name} to own partitions")
@@ -174,11 +176,16 @@ class VirtualCluster:
         await until(self._is_shared, _WAIT_S, f"the partitions of {node.name} to move")
 
     async def _is_shared(self) -> bool:
+        of: defaultdict[str, set[str]] = defaultdict(set)
         for node in self.nodes:
             node.check()
+            of[node.engine.settings.cluster].add(node.name)
         count = self._settings["partitions"]
-        owners = await read_owners(self._client, self.env, count)
-        return len(owners) == count and set(owners.values()) == {node.name for node in self.nodes}
+        for cluster, nodes in of.items():
+            owners = await read_owners(self._client, cluster, count)
+            if len(owners) < count or set(owners.values()) != nodes:
+                return False
+        return True
 
     async def topic(self, project: str, **fields: object) -> None:
         """Write a topic, and wait until it is in effect."""

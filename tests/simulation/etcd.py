@@ -7,13 +7,13 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from evenlane.ring.coordination.memory.server import Backup, MemoryKeyValueStore
-from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, PutKey, Unavailable
+from evenlane.ring.coordination.ports import CoordinationError, DeleteKey, Listing, PutKey, Unavailable
 from tests.simulation.loop import SECOND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from evenlane.ring.coordination.ports import Compare, Event, KeyValue, Listing, Op, TxnResult
+    from evenlane.ring.coordination.ports import Compare, Event, KeyValue, Op, TxnResult
     from tests.simulation.loop import SimLoop
     from tests.simulation.network import Link
 
@@ -142,10 +142,9 @@ class SimCoordination:
         await self._ask(lambda: self.etcd.revoke(lease))
 
     def watch(self, prefix: str, *, exact: bool = False) -> SimWatch:
-        assert not exact, "no process of a simulation watches single keys"
         if self._closed:
             raise Unavailable("this connection has been closed")
-        watch = SimWatch(self, prefix)
+        watch = SimWatch(self, prefix, exact=exact)
         self._watches[watch] = None
         return watch
 
@@ -200,8 +199,8 @@ class SimCoordination:
 class SimWatch:
     """A watch. Events arrive late, in order, and as a listing after each loss of the stream."""
 
-    def __init__(self, client: SimCoordination, prefix: str) -> None:
-        self._client, self._prefix = client, prefix
+    def __init__(self, client: SimCoordination, prefix: str, *, exact: bool = False) -> None:
+        self._client, self._prefix, self._exact = client, prefix, exact
         self._listed = self._closed = False
         self._undelivered: deque[tuple[int, Event]] = deque()  # with the time at which it gets here
         self._wakes: asyncio.Future[None] | None = None
@@ -235,14 +234,18 @@ class SimWatch:
         self._wake()
 
     def happened(self, event: Event) -> None:
-        if self._listed and event.item.key.startswith(self._prefix):
+        if self._listed and self._covers(event.item.key):
             late = self._client.loop.now + int(self._client.link.delay() * SECOND)
             self._undelivered.append((max(late, self._undelivered[-1][0]) if self._undelivered else late, event))
             self._wake()
 
     def _list(self) -> Listing:
         self._listed = True
-        return self._client.etcd.list(self._prefix)
+        listing = self._client.etcd.list(self._prefix)
+        return Listing(listing.revision, tuple(item for item in listing.items if self._covers(item.key)))
+
+    def _covers(self, key: str) -> bool:
+        return key == self._prefix if self._exact else key.startswith(self._prefix)
 
     async def _something(self) -> None:
         self._wakes = self._client.loop.create_future()

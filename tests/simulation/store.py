@@ -153,7 +153,7 @@ class SimStore(MemoryStore):
         return self._publish(subject, lambda: self._sim.store(subject, headers, body))
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
-        subject = names.settled_subject(self._env, lane)
+        subject = names.settled_subject(self._cluster, lane)
         return self._publish(subject, lambda: self._sim.append_log(subject, record, after, checkpoint))
 
     async def purge(self, lane: LaneId, below: int) -> None:
@@ -170,7 +170,7 @@ class SimStore(MemoryStore):
 
     def lane_line(self, lane: LaneId) -> Callable[[], bool]:
         """Return a check that the stream is still the same: a request to its previous leader is lost."""
-        key = names.stream(self._env, lane)
+        key = names.stream(self._cluster, lane)
         breaks = self._sim.breaks.get(key, 0)
         return lambda: self._sim.breaks.get(key, 0) == breaks
 

@@ -47,14 +47,14 @@ class DropProgress(msgspec.Struct):
     problem: str = ""
 
 
-def subject(env: str, project: str) -> str:
+def subject(cluster: str, project: str) -> str:
     """Return the subject of drop requests for a project; `*` for all projects."""
-    return f"ask.{env}.drop.{project}"
+    return f"ask.{cluster}.drop.{project}"
 
 
 async def gather(
     connection: RequestBus,
-    env: str,
+    cluster: str,
     project: str,
     ask: DropRequest,
     nodes: Iterable[str],
@@ -71,7 +71,7 @@ async def gather(
         on_progress(sum(dropped.values()))
 
     return await scatter(
-        connection, subject(env, project), set(nodes), _read, silent_s,
+        connection, subject(cluster, project), set(nodes), _read, silent_s,
         body=msgspec.json.encode(ask), is_final=lambda report: report.done, on_answer=on_report, is_per_answer=True,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Node's side of `evenlane backlog purge` and `cancel`: serves requests on `ask.<env>.drop.<project>`."""
+"""Node's side of `evenlane backlog purge` and `cancel`: serves requests on `ask.<cluster>.drop.<project>`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class DropResponder:
     without partitions doesn't answer.
     """
 
-    def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
-        self._connection, self._env, self._node = connection, env, node
+    def __init__(self, connection: RequestBus, cluster: str, node: Node) -> None:
+        self._connection, self._cluster, self._node = connection, cluster, node
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
-        self._connection.listen(subject(self._env, "*"), self._on_request)
+        self._connection.listen(subject(self._cluster, "*"), self._on_request)
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -1,4 +1,4 @@
-"""Messages of the history: a node's answer on `ask.<env>.history`, in JSON, compressed."""
+"""Messages of the history: a node's answer on `ask.<cluster>.history`, in JSON, compressed."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class NodeHistory(msgspec.Struct, frozen=True):
     known: list[Known] = []
 
 
-def subject(env: str) -> str:
+def subject(cluster: str) -> str:
     """Return the subject of history requests."""
-    return f"ask.{env}.history"
+    return f"ask.{cluster}.history"
 
 
 def encode(history: NodeHistory) -> bytes:

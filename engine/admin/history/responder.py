@@ -1,4 +1,4 @@
-"""Node's side of the history: answers on `ask.<env>.history` with its figures of the last two minutes.
+"""Node's side of the history: answers on `ask.<cluster>.history` with its figures of the last two minutes.
 
 A viewer of the status page asks once, when no other one is there; so while nobody looks, the history costs only its
 samples.
@@ -30,14 +30,14 @@ class HistoryResponder(SharedResponder):
     def __init__(
         self,
         connection: RequestBus,
-        env: str,
+        cluster: str,
         node: Node,
         tenants: TenantRegistry,
         topic_of: Callable[[str], Accepted | None],
         *,
         fresh_ns: int = FRESH_NS,
     ) -> None:
-        super().__init__(connection, subject(env), self._build_answer, "history", fresh_ns=fresh_ns)
+        super().__init__(connection, subject(cluster), self._build_answer, "history", fresh_ns=fresh_ns)
         self._node, self._tenants, self._topic_of = node, tenants, topic_of
 
     async def _build_answer(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Messages of the overview: a node's answer on `ask.<env>.overview`, in JSON."""
+"""Messages of the overview: a node's answer on `ask.<cluster>.overview`, in JSON."""
 
 from __future__ import annotations
 
@@ -80,6 +80,6 @@ class NodeOverview(msgspec.Struct, frozen=True):
     reading: int = 0
 
 
-def subject(env: str) -> str:
+def subject(cluster: str) -> str:
     """Return the subject of overview requests."""
-    return f"ask.{env}.overview"
+    return f"ask.{cluster}.overview"

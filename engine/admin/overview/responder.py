@@ -1,4 +1,4 @@
-"""Node's side of the overview: answers on `ask.<env>.overview` with its tenants and its own condition.
+"""Node's side of the overview: answers on `ask.<cluster>.overview` with its tenants and its own condition.
 
 An answer costs no extra look at queues: it uses the sampler's latest round, made for the metrics. It is built in a
 thread.
@@ -34,7 +34,7 @@ class OverviewResponder(SharedResponder):
     def __init__(
         self,
         connection: RequestBus,
-        env: str,
+        cluster: str,
         node: Node,
         tenants: TenantRegistry,
         topic_of: Callable[[str], Accepted | None],
@@ -42,7 +42,7 @@ class OverviewResponder(SharedResponder):
         *,
         fresh_ns: int = FRESH_NS,
     ) -> None:
-        super().__init__(connection, subject(env), self._build_answer, "overview", fresh_ns=fresh_ns)
+        super().__init__(connection, subject(cluster), self._build_answer, "overview", fresh_ns=fresh_ns)
         self._node, self._tenants = node, tenants
         self._topic_of, self._condition = topic_of, condition
 

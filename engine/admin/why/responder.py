@@ -1,4 +1,4 @@
-"""Node's side of `evenlane why`: answers on `ask.<env>.why.<project>` (docs/reference/messages.md).
+"""Node's side of `evenlane why`: answers on `ask.<cluster>.why.<project>` (docs/reference/messages.md).
 
 An answer must not disturb the node. It looks only at the project's own queues, in slices with a turn of the event loop
 between them; it uses only existing counters; and it has a connection of its own.
@@ -54,23 +54,23 @@ class WhyResponder:
     def __init__(
         self,
         connection: RequestBus,
-        env: str,
+        cluster: str,
         node: Node,
         tenants: TenantRegistry | None = None,
         *,
         lost: Callable[[str], Topic | None] = lambda _project: None,
         measure_s: float = MEASURE_S,
     ) -> None:
-        self._connection, self._env = connection, env
+        self._connection, self._cluster = connection, cluster
         self._inspector, self._progress = QueueInspector(node, measure_s, tenants, lost), ProgressInspector(node)
-        self._drops = DropResponder(connection, env, node)
+        self._drops = DropResponder(connection, cluster, node)
         self._node = node
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
         """Open the connection and listen. Raises Unreachable."""
         await self._connection.open()
-        self._connection.listen(subject(self._env, "*"), self._on_request)
+        self._connection.listen(subject(self._cluster, "*"), self._on_request)
         self._drops.listen()
 
     async def close(self) -> None:

@@ -49,6 +49,8 @@ class Settings(ScalingSettings):
     """The members of the etcd cluster, separated by commas."""
     env: Annotated[str, values.name(names.check_env)] = "online"
     """The environment. Each has streams, keys and topics of its own."""
+    subscription: Annotated[str | None, values.name(names.check_subscription)] = None
+    """The subscription that the node works for. Not set: the one without a name."""
 
     # ---- The node
     node: Annotated[str | None, values.name(names.check_node)] = None
@@ -188,6 +190,11 @@ class Settings(ScalingSettings):
     def node_id(self) -> str:
         """The node's id: the one set, else `<host>-<pid>`."""
         return self.node or names.check_node(f"{socket.gethostname()}-{os.getpid()}")
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster (`names.cluster_name`): the nodes of one subscription."""
+        return names.cluster_name(self.env, self.subscription or "")
 
     @property
     def is_in_memory(self) -> bool:

@@ -61,6 +61,9 @@ Processes = Annotated[
     int | None, typer.Option("--processes", metavar="N", parser=_count, help="Run N nodes, each as a process.")
 ]
 _Node = Annotated[str | None, typer.Option("--node", metavar="ID", help="Id of the node.")]
+_Subscription = Annotated[
+    str | None, typer.Option("--subscription", metavar="NAME", help="Handle the messages for this subscription.")
+]
 _LeaseTtl = Annotated[str | None, typer.Option("--lease-ttl", metavar="S", help="Time to live of the node's lease.")]
 _DrainGrace = Annotated[str | None, typer.Option("--drain-grace", metavar="S", help="Longest time of a drain.")]
 _BlockLimit = Annotated[
@@ -84,6 +87,7 @@ def run(
     handler: _HandlerSpec = None,
     fallback: FallbackSpec = None,
     node: _Node = None,
+    subscription: _Subscription = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
     http_port: HttpPort = None,
@@ -111,7 +115,7 @@ def run(
     handler = _choose(target, handler)
     flags: dict[str, object] = {
         "concurrency": concurrency, "lease_ttl": lease_ttl, "drain_grace": drain_grace, "block_limit": block_limit,
-        "start_timeout": start_timeout,
+        "start_timeout": start_timeout, "subscription": subscription,
     }  # fmt: skip
     loaded = given.load(node=node, http_port=http_port, **flags)
     settings = loaded.settings
@@ -203,7 +207,7 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
 
     async def work() -> bool:
         ports = http_ports(settings.http_port, count)
-        revoker = Revoker(lambda: connections.etcd(settings), settings.env)
+        revoker = Revoker(lambda: connections.etcd(settings), settings.cluster)
         nodes = Supervisor(
             node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_ports=ports, revoke=revoker.revoke
         )
@@ -226,7 +230,7 @@ async def _join_ready(settings: Settings, ready_nodes: Mapping[str, NodeReady]) 
 
     coordination = connections.etcd(settings)
     try:
-        return await wait_until_ready(coordination, settings.env, ready_nodes, _SETTLED_WITHIN_S)
+        return await wait_until_ready(coordination, settings.cluster, ready_nodes, _SETTLED_WITHIN_S)
     except CoordinationError:
         return NodeReady(
             sum(each.partitions for each in ready_nodes.values()), max(each.generation for each in ready_nodes.values())

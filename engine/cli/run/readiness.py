@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _PAUSE_S = 0.1
 
 
-async def wait_until_ready(coordination: Coordination, env: str, nodes: Collection[str], within_s: float) -> NodeReady:
+async def wait_until_ready(
+    coordination: Coordination, cluster: str, nodes: Collection[str], within_s: float
+) -> NodeReady:
     """Return how many partitions these nodes own together, and the newest generation carried out by any of them.
 
     Waits until each node has carried out its plan and owns all its partitions, at most `within_s` seconds. Raises
@@ -32,9 +34,9 @@ async def wait_until_ready(coordination: Coordination, env: str, nodes: Collecti
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_s
     while True:
-        planned = dict(await _records(coordination, env, "plan", PlanRecord))
-        done = dict(await _records(coordination, env, "done", DoneRecord))
-        owners = dict(await _records(coordination, env, "owners", OwnerRecord))
+        planned = dict(await _records(coordination, cluster, "plan", PlanRecord))
+        done = dict(await _records(coordination, cluster, "done", DoneRecord))
+        owners = dict(await _records(coordination, cluster, "owners", OwnerRecord))
         owned = sum(owner.id in nodes for owner in owners.values())
         if loop.time() >= deadline or _is_settled(planned, done, nodes, owned):
             return NodeReady(owned, max((done[node].generation for node in nodes if node in done), default=0))
@@ -49,11 +51,11 @@ def _is_settled(
     ) and owned == sum(len(planned[node].partitions) for node in nodes)
 
 
-async def _records(coordination: Coordination, env: str, what: str, kind: type[R]) -> Iterator[tuple[str, R]]:
+async def _records(coordination: Coordination, cluster: str, what: str, kind: type[R]) -> Iterator[tuple[str, R]]:
     """Return the records by the last part of their keys. Invalid ones are skipped."""
-    prefix = names.key(env, what) + "/"
+    prefix = names.key(cluster, what) + "/"
     listing = await coordination.list(prefix)
-    records = RecordReader(env, lambda _reason: None)  # the nodes log it
+    records = RecordReader(cluster, lambda _reason: None)  # the nodes log it
     return (
         (item.key.removeprefix(prefix), record)
         for item in listing.items

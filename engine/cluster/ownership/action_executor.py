@@ -56,7 +56,7 @@ class ActionExecutor:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         node_id: str,
         lease: NodeLease,
         host: PartitionHost,
@@ -71,14 +71,14 @@ class ActionExecutor:
         on_fatal: Callable[[str], None],
     ) -> None:
         self._host, self._member, self._ownership = host, member, ownership
-        self._moves, self._unreadable = MoveLog(env, member, moves), unreadable
+        self._moves, self._unreadable = MoveLog(cluster, member, moves), unreadable
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self._concurrency = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
         self._lease = lease.id
-        self.keys = OwnerKeys(coordination, env, node_id, lease.id, records, self._concurrency)
-        self.publisher = HandoffPublisher(coordination, env, node_id, lease.id, self._on_end)
-        self._receiver = HandoffReceiver(coordination, env, host, records, self._on_end, self._is_owned)
+        self.keys = OwnerKeys(coordination, cluster, node_id, lease.id, records, self._concurrency)
+        self.publisher = HandoffPublisher(coordination, cluster, node_id, lease.id, self._on_end)
+        self._receiver = HandoffReceiver(coordination, cluster, host, records, self._on_end, self._is_owned)
         self.opener = ClaimedPartitionOpener(
             host, self.keys, self._receiver, ownership, unreadable, self._is_owned, self._concurrency,
             lease=lease.id, ttl=lease.ttl,

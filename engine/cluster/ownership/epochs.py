@@ -60,9 +60,9 @@ class Epochs:
     `_rolled_back` had no claim at the time of the listing.
     """
 
-    def __init__(self, coordination: Coordination, env: str, lease: int, records: RecordReader) -> None:
-        self._env, self._lease, self._records = env, lease, records
-        self._prefix = names.key(env, "epochs", "")
+    def __init__(self, coordination: Coordination, cluster: str, lease: int, records: RecordReader) -> None:
+        self._cluster, self._lease, self._records = cluster, lease, records
+        self._prefix = names.key(cluster, "epochs", "")
         self._listing = SingleFlight(partial(coordination.list, self._prefix))
         self._is_listed = False
         self._rolled_back: set[int] = set()  # partitions whose last claim must be read again
@@ -134,7 +134,7 @@ class Epochs:
         return [self._put(partition, above, 0, ())] if above else []
 
     def _key(self, partition: int) -> str:
-        return names.key(self._env, "epochs", partition)
+        return names.key(self._cluster, "epochs", partition)
 
     def _put(self, partition: int, base: int, lease: int, before: Sequence[PastOwner]) -> PutKey:
         return PutKey(self._key(partition), encode(EpochRecord(base=base, lease=lease, before=[*before])))

@@ -32,8 +32,8 @@ class HandoffId(NamedTuple):
     epoch: int
 
 
-def handoff_key(env: str, handoff: HandoffId) -> str:
-    return names.key(env, "held", handoff.partition, handoff.epoch)
+def handoff_key(cluster: str, handoff: HandoffId) -> str:
+    return names.key(cluster, "held", handoff.partition, handoff.epoch)
 
 
 def parse_handoff(name: str) -> HandoffId | None:

@@ -44,9 +44,15 @@ class HandoffPublisher:
     """
 
     def __init__(
-        self, coordination: Coordination, env: str, node_id: str, lease: int, on_end: OnEnd = lambda _: None
+        self, coordination: Coordination, cluster: str, node_id: str, lease: int, on_end: OnEnd = lambda _: None
     ) -> None:
-        self._coordination, self._env, self._id, self._lease, self._on_end = coordination, env, node_id, lease, on_end
+        self._coordination, self._cluster, self._id, self._lease, self._on_end = (
+            coordination,
+            cluster,
+            node_id,
+            lease,
+            on_end,
+        )
         self._tasks: dict[HandoffId, asyncio.Task[None]] = {}
         self._running: set[HandoffId] = set()
         self._followed: dict[HandoffId, _Followed] = {}
@@ -70,7 +76,7 @@ class HandoffPublisher:
         return handoff_record(self._id, held.epoch, lanes, lent, self._lease)
 
     def _put(self, held: HandoffId, record: HeldRecord) -> PutKey:
-        return PutKey(handoff_key(self._env, held), encode(record), self._lease if record.is_running else 0)
+        return PutKey(handoff_key(self._cluster, held), encode(record), self._lease if record.is_running else 0)
 
     async def follow(self, held: HandoffId, lanes: Mapping[Kind, HandoffState], revision: int) -> None:
         """Publish how the handlers end, now that the partition is released.
@@ -98,7 +104,7 @@ class HandoffPublisher:
         """Return the key's create-revision, 0 if there is no key."""
         while True:
             try:
-                found = await self._coordination.get(handoff_key(self._env, held))
+                found = await self._coordination.get(handoff_key(self._cluster, held))
                 return found.create_revision if found is not None else 0
             except CoordinationError:
                 await asyncio.sleep(_PAUSE_S)
@@ -140,7 +146,7 @@ class HandoffPublisher:
     @property
     def keys(self) -> frozenset[str]:
         """Held keys that etcd may have under this node's lease. Thread-safe."""
-        return frozenset(handoff_key(self._env, held) for held in {*self._releasing, *self._followed, *self._tasks})
+        return frozenset(handoff_key(self._cluster, held) for held in {*self._releasing, *self._followed, *self._tasks})
 
     async def wait_until_published(self, within_s: float) -> bool:
         """Wait until all held handlers have ended and their ends are published, `within_s` seconds at most. Returns

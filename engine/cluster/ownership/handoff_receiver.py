@@ -40,20 +40,20 @@ class HandoffReceiver:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         taker: HandoffSink,
         records: RecordReader,
         on_end: OnEnd = lambda _: None,
         is_owned: Callable[[int], Awaitable[bool]] | None = None,
     ) -> None:
         """`is_owned(partition)` asks etcd whether this node owns the partition; it raises CoordinationError."""
-        self._coordination, self._env, self._taker, self._on_end = coordination, env, taker, on_end
+        self._coordination, self._cluster, self._taker, self._on_end = coordination, cluster, taker, on_end
         self._is_owned = is_owned
         self._known: dict[HandoffId, HeldRecord] = {}
         self._ending: dict[HandoffId, asyncio.Task[None]] = {}
         self._watching: asyncio.Task[None] | None = None
         self._records = records
-        self._listed = SingleFlight(partial(coordination.list, names.key(env, "held", "")))
+        self._listed = SingleFlight(partial(coordination.list, names.key(cluster, "held", "")))
 
     async def read_records(self, partition: int) -> dict[HandoffId, HeldRecord]:
         """Return the handoff records of a partition's previous owners. Raises CoordinationError; NewerFormat if a newer
@@ -61,7 +61,7 @@ class HandoffReceiver:
         """
         found: dict[HandoffId, HeldRecord] = {}
         for item in (await self._listed.read()).items:
-            held = parse_handoff(item.key.removeprefix(names.key(self._env, "held", "")))
+            held = parse_handoff(item.key.removeprefix(names.key(self._cluster, "held", "")))
             if held is None or held.partition != partition:
                 continue
             record = self._records.read_known(HeldRecord, item.key, item.value)
@@ -91,7 +91,7 @@ class HandoffReceiver:
 
     async def _watch(self) -> None:
         """Watch handoff keys as long as any is followed."""
-        async with PrefixWatch(self._coordination, names.key(self._env, "held", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._cluster, "held", "")) as items:
             async for update in items:
                 if update.whole:
                     there = {parse_handoff(name) for name in update.changed}
@@ -155,7 +155,7 @@ class HandoffReceiver:
             await asyncio.sleep(_LOOK_S)
         self._known.pop(held, None)
         self._ending.pop(held, None)
-        key = handoff_key(self._env, held)
+        key = handoff_key(self._cluster, held)
         try:
             await self._coordination.txn([ModifiedAt(key, revision)], [DeleteKey(key)])
         except CoordinationError as error:

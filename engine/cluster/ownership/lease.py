@@ -58,7 +58,7 @@ class NodeLease:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         node_id: str,
         ttl: int,
         record: Callable[[], NodeRecord],
@@ -73,11 +73,11 @@ class NodeLease:
         self._coordination, self.ttl, self._record = coordination, ttl, record
         self._runner: Runner = runner or SameLoop()
         self._on_trust, self._on_lost, self._on_id = on_trust, on_lost, on_id
-        self._key, self._node = names.key(env, "nodes", node_id), node_id
+        self._key, self._node = names.key(cluster, "nodes", node_id), node_id
         self._on_difference, self._had = on_difference, had
         self._served: Callable[[], frozenset[str]] = frozenset
         self._known: Callable[[], frozenset[str]] = frozenset
-        self._owned_prefixes = (names.key(env, "owners", ""), names.key(env, "held", ""))
+        self._owned_prefixes = (names.key(cluster, "owners", ""), names.key(cluster, "held", ""))
         self._look = asyncio.Event()
         self._margin = max(0.5, ttl / 5)
         self._every = ttl / 2 if ttl >= _SHORT_TTL_S else ttl / 3

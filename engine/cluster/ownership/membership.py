@@ -46,7 +46,7 @@ class Membership:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         node_id: str,
         lease: NodeLease,
         host: PartitionHost,
@@ -60,13 +60,13 @@ class Membership:
         on_lost: Callable[[str], None],
         on_fatal: Callable[[str], None],
     ) -> None:
-        self._coordination, self._env, self.id, self._lease = coordination, env, node_id, lease
+        self._coordination, self._cluster, self.id, self._lease = coordination, cluster, node_id, lease
         self._partitions, self._records, self._on_lost = partitions, records, on_lost
         self._ownership = ownership or OwnershipDisagreement(Troubles())
         unreadable = unreadable or UnreadableRecords(Troubles())
         self.member = Member(lease.id, lease.trusted_until, clear_after=3 * lease.ttl * _SECOND)
         self._executor = ActionExecutor(
-            coordination, env, node_id, lease, host, self.member,
+            coordination, cluster, node_id, lease, host, self.member,
             records=records, moves=Counter() if moves is None else moves, ownership=self._ownership,
             unreadable=unreadable, on_plan=on_plan, on_lost=on_lost, on_fatal=on_fatal,
         )  # fmt: skip
@@ -141,7 +141,7 @@ class Membership:
 
     async def _has_successor(self) -> bool:
         """Whether any other node can serve this node's partitions. Raises CoordinationError."""
-        prefix = names.key(self._env, "nodes", "")
+        prefix = names.key(self._cluster, "nodes", "")
         for item in (await self._coordination.list(prefix)).items:
             record = self._records.read(NodeRecord, item.key, item.value)
             if item.key != prefix + self.id and record is not None and record.is_fit:
@@ -157,7 +157,7 @@ class Membership:
     # ---- events from etcd
 
     async def _follow_plan(self) -> None:
-        key = names.key(self._env, "plan", self.id)
+        key = names.key(self._cluster, "plan", self.id)
         async with PrefixWatch(self._coordination, key) as updates:
             async for update in updates:
                 item = update.changed.get("")  # the prefix also matches ids that begin with ours
@@ -188,7 +188,7 @@ class Membership:
         self._on_lost(reason)
 
     async def _follow_owners(self) -> None:
-        async with PrefixWatch(self._coordination, names.key(self._env, "owners", "")) as updates:
+        async with PrefixWatch(self._coordination, names.key(self._cluster, "owners", "")) as updates:
             async for update in updates:
                 if update.whole and self.member.knows_owners:
                     self._lease.renew_now()  # etcd was unreachable, and may have been replaced or restored meanwhile

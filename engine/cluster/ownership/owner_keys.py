@@ -66,15 +66,15 @@ class OwnerKeys:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         node_id: str,
         lease: int,
         records: RecordReader,
         concurrency: asyncio.Semaphore,
     ) -> None:
-        self._coordination, self._env, self._id, self._lease = coordination, env, node_id, lease
+        self._coordination, self._cluster, self._id, self._lease = coordination, cluster, node_id, lease
         self._records, self._concurrency = records, concurrency
-        self._epochs = Epochs(coordination, env, lease, records)
+        self._epochs = Epochs(coordination, cluster, lease, records)
         self._claims: dict[int, EpochClaim] = {}
         self._bases: dict[tuple[int, int], int] = {}
         self._unwritten: dict[int, _Unwritten] = {}
@@ -82,7 +82,7 @@ class OwnerKeys:
         self.seen_revision = 0  # revision of the latest change of owner keys that the watch has reported
 
     def key(self, partition: int) -> str:
-        return names.key(self._env, "owners", partition)
+        return names.key(self._cluster, "owners", partition)
 
     def keys(self, partitions: Iterable[int]) -> frozenset[str]:
         return frozenset(map(self.key, partitions))
@@ -139,7 +139,7 @@ class OwnerKeys:
         create-revision, 0 if the claim was refused. Raises WentBack, LeaseGone, CoordinationError, NewerFormat.
         """
         key = self.key(partition)
-        plan = ModifiedAt(names.key(self._env, "plan", self._id), plan_revision)
+        plan = ModifiedAt(names.key(self._cluster, "plan", self._id), plan_revision)
         await self.know(partition)
         claim, seen = self._epochs.claim(partition), self.seen_revision
         self._claims[partition] = claim
@@ -198,7 +198,7 @@ class OwnerKeys:
         record = encode(DoneRecord(generation=generation))
         while is_current():
             try:
-                await self._coordination.put(names.key(self._env, "done", self._id), record, self._lease)
+                await self._coordination.put(names.key(self._cluster, "done", self._id), record, self._lease)
                 return
             except LeaseGone:
                 return  # the lease's keeper gets the same error

@@ -26,12 +26,12 @@ class Gatherer:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         records: RecordReader,
         computer: PlanComputer,
         strategy_name: str,
     ) -> None:
-        self._coordination, self._env, self._records = coordination, env, records
+        self._coordination, self._cluster, self._records = coordination, cluster, records
         self._computer = computer
         self._strategy_name = strategy_name
 
@@ -41,7 +41,7 @@ class Gatherer:
         """
         nodes, present = leader.placement_nodes, leader.present
         try:
-            is_over = await is_carried_out(self._coordination, self._env, self._records, present)
+            is_over = await is_carried_out(self._coordination, self._cluster, self._records, present)
         except CoordinationError:  # gathering can wait, and needn't end the term
             is_over = False
         if not leader.is_at_rest:

@@ -56,7 +56,7 @@ class PlacementController:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         cluster_config: ClusterConfig,
         topic_cache: TopicCache,
         strategy: tuple[str, PlacementStrategy],
@@ -64,12 +64,12 @@ class PlacementController:
         tuning: PlacementTuning = PlacementTuning(),
     ) -> None:
         self._tuning = tuning
-        self._coordination, self._env = coordination, env
+        self._coordination, self._cluster = coordination, cluster
         self._strategy_name = strategy[0]
         self._records = records
         self._partitions = cluster_config.partitions
         self._computer = PlanComputer(cluster_config, topic_cache, strategy, tuning.much)
-        self._gatherer = Gatherer(coordination, env, records, self._computer, strategy[0])
+        self._gatherer = Gatherer(coordination, cluster, records, self._computer, strategy[0])
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
         self._too_many = False
         self._differences = HandlerDifferences()
@@ -101,7 +101,7 @@ class PlacementController:
     # ---- input
 
     async def _follow_nodes(self) -> None:
-        async with PrefixWatch(self._coordination, names.key(self._env, "nodes", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._cluster, "nodes", "")) as items:
             async for update in items:
                 now = now_ns()
                 found = {name: self._read_node(item) for name, item in update.changed.items()}
@@ -127,7 +127,7 @@ class PlacementController:
         return None
 
     async def _follow_plans(self, begun: asyncio.Event) -> None:
-        async with PrefixWatch(self._coordination, names.key(self._env, "plan", "")) as items:
+        async with PrefixWatch(self._coordination, names.key(self._cluster, "plan", "")) as items:
             async for update in items:
                 if not begun.is_set():
                     await self._begin({name: item.value for name, item in update.changed.items()})
@@ -155,13 +155,13 @@ class PlacementController:
             self._leader.on_plan(name, PlanRecord(generation=0, partitions=[]), now_ns())
 
     async def _generation(self) -> int:
-        key = names.key(self._env, "generation")
+        key = names.key(self._cluster, "generation")
         found = await self._coordination.get(key)
         record = self._records.read(GenerationRecord, key, found.value) if found is not None else None
         return record.generation if record is not None else 0
 
     async def _owners(self) -> dict[int, str]:
-        prefix = names.key(self._env, "owners", "")
+        prefix = names.key(self._cluster, "owners", "")
         items = (await self._coordination.list(prefix)).items
         return self._records.owners(((item.key.removeprefix(prefix), item.value) for item in items), self._partitions)
 
@@ -191,7 +191,7 @@ class PlacementController:
                 self._wake.set()
 
     def _read_plan(self, name: str, raw: bytes) -> PlanRecord | None:
-        return self._records.read(PlanRecord, names.key(self._env, "plan", name), raw)
+        return self._records.read(PlanRecord, names.key(self._cluster, "plan", name), raw)
 
     def _on_topic_change(self, _project: str, _accepted: Accepted | None) -> None:
         self._computer.on_topic_change()
@@ -230,9 +230,9 @@ class PlacementController:
         }
         self._sent |= values | dict.fromkeys(draft.gone)
         newest = GenerationRecord(generation=draft.generation, strategy=self._strategy_name)
-        ops: list[Op] = [PutKey(names.key(self._env, "generation"), encode(newest))]
-        ops += [PutKey(names.key(self._env, "plan", name), raw) for name, raw in values.items()]
-        ops += [DeleteKey(names.key(self._env, "plan", name)) for name in draft.gone]
+        ops: list[Op] = [PutKey(names.key(self._cluster, "generation"), encode(newest))]
+        ops += [PutKey(names.key(self._cluster, "plan", name), raw) for name, raw in values.items()]
+        ops += [DeleteKey(names.key(self._cluster, "plan", name)) for name in draft.gone]
         try:
             for start in range(0, len(ops), self._tuning.most_ops):
                 result = await self._coordination.txn([fence], ops[start : start + self._tuning.most_ops])

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 async def is_carried_out(
-    coordination: Coordination, env: str, records: RecordReader, planned: Mapping[int, str]
+    coordination: Coordination, cluster: str, records: RecordReader, planned: Mapping[int, str]
 ) -> bool:
     """Whether each partition is served by its node in `planned`, and no handler runs under a former owner. Raises
     CoordinationError.
     """
-    if (await coordination.list(names.key(env, "held", ""))).items:
+    if (await coordination.list(names.key(cluster, "held", ""))).items:
         return False
-    prefix = names.key(env, "owners", "")
+    prefix = names.key(cluster, "owners", "")
     serving: dict[str, str] = {}
     for item in (await coordination.list(prefix)).items:
         owner = records.read(OwnerRecord, item.key, item.value)

@@ -54,9 +54,9 @@ class QuotaLender:
     """
 
     def __init__(
-        self, connect: Callable[[], RequestBus], env: str, lease_ttl_s: float, *, soon_s: float = SOON_S
+        self, connect: Callable[[], RequestBus], cluster: str, lease_ttl_s: float, *, soon_s: float = SOON_S
     ) -> None:
-        self._connect, self._env, self._soon_s = connect, env, soon_s
+        self._connect, self._cluster, self._soon_s = connect, cluster, soon_s
         self._connection: RequestBus | None = None
         self._seconds = min(DURATION_S, _OF_LEASE * lease_ttl_s)
         self._every_s = min(EVERY_S, self._seconds / 3)
@@ -78,7 +78,7 @@ class QuotaLender:
         self._nodes, self._answered = {}, set()
         connection = self._connection = await self._open_bus()
         try:
-            connection.listen(to_leader(self._env), self._on_message)
+            connection.listen(to_leader(self._cluster), self._on_message)
             while True:
                 await self._wait()
                 await self._round()
@@ -119,15 +119,17 @@ class QuotaLender:
     async def _round(self) -> None:
         projects = self._list_due()
         number = self._rounds.begin()
-        self._send(to_all(self._env), ShareRequest(self._epoch, number, projects))
+        self._send(to_all(self._cluster), ShareRequest(self._epoch, number, projects))
         known = self._list_known()
         await self._answers(lambda: known)
         loans = self._rounds.loans()
         for node, parts in loans.items():
-            self._send(to_node(self._env, node), LendOrder(node, self._epoch, number, self._seconds, parts))
+            self._send(to_node(self._cluster, node), LendOrder(node, self._epoch, number, self._seconds, parts))
         await self._answers(lambda: {*loans})
         for node, (given, freed) in self._rounds.grants(now_ns()).items():
-            self._send(to_node(self._env, node), BorrowGrant(node, self._epoch, number, self._seconds, given, freed))
+            self._send(
+                to_node(self._cluster, node), BorrowGrant(node, self._epoch, number, self._seconds, given, freed)
+            )
         self._rounds.expire(now_ns())
         self._short.update(dict.fromkeys(self._rounds.list_borrowed() - self._short.keys()))
 

@@ -43,7 +43,7 @@ class ScalingController:
     def __init__(
         self,
         coordination: Coordination,
-        env: str,
+        cluster: str,
         holder: str,
         partitions: int,
         settings: ScalingSettings,
@@ -51,9 +51,9 @@ class ScalingController:
         target: ReplicaTarget | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._coordination, self._env, self._holder, self._partitions = coordination, env, holder, partitions
+        self._coordination, self._cluster, self._holder, self._partitions = coordination, cluster, holder, partitions
         self._settings, self._records, self._target, self._clock = settings, records, target, clock
-        self._node_records = RecordReader(env, lambda _reason: None)  # the placement names invalid ones
+        self._node_records = RecordReader(cluster, lambda _reason: None)  # the placement names invalid ones
         self._policy, self._bounds = policy_of(settings), bounds_of(settings)
         self._problem = ""  # the last one that was logged
         self._invalid: dict[str, str] = {}  # node -> reason; they were logged
@@ -127,7 +127,7 @@ class ScalingController:
         return Scale(state.replicas or max(1, living), "")
 
     async def _read_nodes(self) -> dict[str, NodeRecord]:
-        prefix = names.key(self._env, "nodes", "")
+        prefix = names.key(self._cluster, "nodes", "")
         listed = (await self._coordination.list(prefix)).items
         found = {
             item.key.removeprefix(prefix): self._node_records.read(NodeRecord, item.key, item.value)
@@ -137,12 +137,12 @@ class ScalingController:
         return {name: record for name, record in found.items() if record is not None}
 
     async def _read_record(self) -> ScalingRecord | None:
-        key = names.key(self._env, "scaling")
+        key = names.key(self._cluster, "scaling")
         found = await self._coordination.get(key)
         return None if found is None else self._records.read(ScalingRecord, key, found.value)
 
     async def _write(self, record: ScalingRecord, fence: CreatedAt) -> bool:
-        put = PutKey(names.key(self._env, "scaling"), encode(record))
+        put = PutKey(names.key(self._cluster, "scaling"), encode(record))
         return (await self._coordination.txn([fence], [put])).succeeded
 
     def _note_invalid(self, invalid: dict[str, str]) -> None:

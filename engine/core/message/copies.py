@@ -46,21 +46,23 @@ def retry(message: Message, env: str, due: int) -> Copy:
     return Copy(subject, h.encode(headers), message.entry[4])
 
 
-def dead_letter(message: Message, env: str, reason: str, error: str) -> Copy:
+def dead_letter(message: Message, cluster: str, reason: str, error: str) -> Copy:
     """The dead letter of a message: with reason, error, attempts, and the queue that it came from."""
     headers = _base(message)
     headers[h.ATTEMPT] = str(message.attempt)
     headers[h.REASON] = one_line(reason)
     headers[h.ERROR] = one_line(error)
-    headers[h.SUBJECT] = names.lane_subject(env, message.partition, message.project, message.group, message.priority)
+    headers[h.SUBJECT] = names.lane_subject(
+        names.env_of(cluster), message.partition, message.project, message.group, message.priority
+    )
     headers.pop(h.DUE, None)
     headers.pop(h.RECORDED, None)
     headers[h.ID] += ":dead"
-    return Copy(names.dead_subject(env, message.project), h.encode(headers), message.entry[4])
+    return Copy(names.dead_subject(cluster, message.project), h.encode(headers), message.entry[4])
 
 
 def unroutable(
-    subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, env: str, reason: str
+    subject: str, stream: str, sequence: int, at: int, block: bytes, body: bytes, cluster: str, reason: str
 ) -> Copy:
     """The dead letter of an unroutable message, which is thus neither dropped nor left in the way."""
     headers = {name: one_line(text) for name, text in h.select_carried(h.decode_user(block)).items()}
@@ -70,7 +72,7 @@ def unroutable(
         h.REASON: one_line(reason),
         h.SUBJECT: one_line(subject),
     }
-    return Copy(names.dead_subject(env, UNROUTABLE_PROJECT), h.encode(headers), body)
+    return Copy(names.dead_subject(cluster, UNROUTABLE_PROJECT), h.encode(headers), body)
 
 
 def one_line(text: str) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from evenlane.engine.base.names import stream
+from evenlane.engine.base.names import stream, subscription_of
 from evenlane.engine.core.lane.attempts import SUSPECT, attempts
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
@@ -38,9 +38,9 @@ class Message:
     """
 
     __slots__ = (
+        "_cluster",
         "_ended",
         "_entry",
-        "_env",
         "_mark",
         "_queue",
         "alive_at",
@@ -58,8 +58,8 @@ class Message:
         "timed_out",
     )  # fmt: skip
 
-    def __init__(self, entry: Entry, queue: Queue, env: str, node: str, now: int, mark: int = 0) -> None:
-        self._entry, self._queue, self._env, self._mark = entry, queue, env, mark
+    def __init__(self, entry: Entry, queue: Queue, cluster: str, node: str, now: int, mark: int = 0) -> None:
+        self._entry, self._queue, self._cluster, self._mark = entry, queue, cluster, mark
         self.body: bytes = entry[4]
         self.node = node
         self.generation: int = entry[0].generation
@@ -171,9 +171,16 @@ class Message:
         return self._entry[1]
 
     @property
+    def subscription(self) -> str:
+        """The subscription for which it is handled; empty: the one without a name. Idempotency rests on `project`, `id`
+        and this.
+        """
+        return subscription_of(self._cluster)
+
+    @property
     def stream(self) -> str:
         """The JetStream stream that this attempt came from."""
-        return stream(self._env, self._entry[0].id)
+        return stream(self._cluster, self._entry[0].id)
 
     @property
     def partition(self) -> int:

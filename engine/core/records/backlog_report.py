@@ -45,16 +45,16 @@ class BacklogReport(msgspec.Struct):
 _reports = msgspec.json.Decoder(BacklogReport)
 
 
-def subject(env: str, node: str) -> str:
+def subject(cluster: str, node: str) -> str:
     """The subject of a node's reports; `*` for those of all nodes."""
-    return f"backlog.{env}.{node.replace('.', '_')}"
+    return f"backlog.{cluster}.{node.replace('.', '_')}"
 
 
-def request_subject(env: str, project: str) -> str:
+def request_subject(cluster: str, project: str) -> str:
     """The subject on which a producer that may not read reports about all projects asks for those of one; `*` for the
     requests about all projects.
     """
-    return f"ask.{env}.backlog.{project}"
+    return f"ask.{cluster}.backlog.{project}"
 
 
 def encode_report(node: str, number: int, at: int, entries: Sequence[BacklogEntry]) -> Iterator[bytes]:

@@ -34,6 +34,6 @@ class GroupReply(msgspec.Struct, frozen=True):
     full: dict[str, list[int]]
 
 
-def subject(env: str) -> str:
+def subject(cluster: str) -> str:
     """The subject of requests."""
-    return f"ask.{env}.empty"
+    return f"ask.{cluster}.empty"

@@ -1,4 +1,4 @@
-"""Messages between nodes and the leader about quota shares, on core NATS: `shares.<env>.*`.
+"""Messages between nodes and the leader about quota shares, on core NATS: `shares.<cluster>.*`.
 
 Parts are fractions of the whole topic. `epoch` and `number` identify the leader and its round.
 """
@@ -89,16 +89,16 @@ _for_leader: msgspec.json.Decoder[ForLeader] = msgspec.json.Decoder(ForLeader)
 _asked: msgspec.json.Decoder[Asked] = msgspec.json.Decoder(Asked)
 
 
-def to_leader(env: str) -> str:
-    return f"shares.{env}.told"
+def to_leader(cluster: str) -> str:
+    return f"shares.{cluster}.told"
 
 
-def to_all(env: str) -> str:
-    return f"shares.{env}.asked"
+def to_all(cluster: str) -> str:
+    return f"shares.{cluster}.asked"
 
 
-def to_node(env: str, node: str) -> str:
-    return f"shares.{env}.node.{node.replace('.', '_')}"
+def to_node(cluster: str, node: str) -> str:
+    return f"shares.{cluster}.node.{node.replace('.', '_')}"
 
 
 def decode_for_leader(body: bytes) -> ForLeader | None:

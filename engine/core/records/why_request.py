@@ -14,9 +14,9 @@ class WhyRequest(msgspec.Struct, omit_defaults=True):
     priority: str = ""
 
 
-def subject(env: str, project: str) -> str:
+def subject(cluster: str, project: str) -> str:
     """Return the subject of requests about a project; `*` for all projects."""
-    return f"ask.{env}.why.{project}"
+    return f"ask.{cluster}.why.{project}"
 
 
 def encode(request: WhyRequest) -> bytes:

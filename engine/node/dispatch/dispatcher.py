@@ -42,8 +42,8 @@ _WEIGHED_EVERY = 256  # messages between two checks of how many results aren't d
 
 
 class Dispatcher:
-    """Asks the scheduler for the next queue, and takes its head unless a rule forbids it. `env` and `node_id` are for
-    the messages.
+    """Asks the scheduler for the next queue, and takes its head unless a rule forbids it. `cluster` and `node_id` are
+    for the messages.
 
     Invariants:
     - Each grant is either committed (its message is handed out or dead-lettered) or refused (nothing is charged).
@@ -53,7 +53,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        env: str,
+        cluster: str,
         node_id: str,
         limits: MemoryBudget,
         counters: Counters,
@@ -69,7 +69,7 @@ class Dispatcher:
         signal: WorkSignal,
         collector: BatchCollector,
     ) -> None:
-        self._env, self._id, self._limits, self._counters = env, node_id, limits, counters
+        self._cluster, self._id, self._limits, self._counters = cluster, node_id, limits, counters
         self._scheduler, self._ready, self._memory, self._reader = scheduler, ready, ready.memory, ready.reader
         self._eligibility, self._settlement, self._settler = eligibility, settlement, settler
         self._failures, self._failure_log = failures, failure_log
@@ -178,7 +178,7 @@ class Dispatcher:
         grant.commit(now)
         if not ready:
             self._scheduler.empty(queue, now)
-        message = Message(entry, queue, self._env, self._id, now, mark)
+        message = Message(entry, queue, self._cluster, self._id, now, mark)
         if recorded:
             message.recorded = True
             if message.is_suspect:
@@ -205,7 +205,7 @@ class Dispatcher:
             return True
         if not self._eligibility.has_killed_too_often(queue, entry, mark):
             return False
-        message = Message(entry, queue, self._env, self._id, now, one_less(mark))
+        message = Message(entry, queue, self._cluster, self._id, now, one_less(mark))
         queue.stats.dead += 1
         death = DeadLetterReason(f"{_end_of_process(lane, sequence)} in attempt {message.attempt}", "")
         self._failure_log.log_poison_message(message, death.reason)
@@ -217,7 +217,7 @@ class Dispatcher:
         queue = grant.queue
         if entry[6] and (refused := refusals(entry[3])):
             mark = entry[0].marks.of.get(entry[1], 0)
-            message = Message(entry, queue, self._env, self._id, now, mark)
+            message = Message(entry, queue, self._cluster, self._id, now, mark)
             for refusal in refused:
                 self._failure_log.log_refusal(message, refusal)
             if refused[0].fatal:
@@ -252,7 +252,7 @@ class Dispatcher:
         grant.commit(now)
         self._scheduler.finish(queue, now, 0)
         mark = entry[0].marks.of.get(entry[1], 0)
-        message = Message(entry, queue, self._env, self._id, now_ns(), mark)
+        message = Message(entry, queue, self._cluster, self._id, now_ns(), mark)
         message.recorded = _is_recorded(queue, entry, mark)
         if not self._failures.dead_letter(message, DeadLetterReason(reason, "")):
             self._eligibility.forgo(MessageRef(entry[0], entry[1]))

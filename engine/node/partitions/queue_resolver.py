@@ -25,14 +25,14 @@ class QueueResolver:
 
     def __init__(
         self,
-        env: str,
+        cluster: str,
         bands: Mapping[str, int],
         queues: QueueRegistry,
         ready: ReadyQueues,
         failures: FailureHandler,
         failure_log: FailureLog,
     ) -> None:
-        self._env, self._bands, self._queues = env, bands, queues
+        self._cluster, self._bands, self._queues = cluster, bands, queues
         self._failures, self._failure_log = failures, failure_log
         self.on_queue_ready = ready.on_queue_ready
 
@@ -50,7 +50,7 @@ class QueueResolver:
 
     def _bury(self, lane: FedLane, subject: str, entry: Entry, reason: str) -> None:
         self._failure_log.unroutable(lane, subject, reason)
-        stream = names.stream(self._env, lane.id)
+        stream = names.stream(self._cluster, lane.id)
         _, sequence, at, headers, body, *_ = entry
-        copy = copies.unroutable(subject, stream, sequence, at, headers, body, self._env, reason)
+        copy = copies.unroutable(subject, stream, sequence, at, headers, body, self._cluster, reason)
         self._failures.unroutable(lane, sequence, copy)

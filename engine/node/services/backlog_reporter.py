@@ -51,10 +51,10 @@ class BacklogReporter:
     """Publishes backlog reports. Call `open` once the node exists, and `close` before its store is closed."""
 
     def __init__(
-        self, connection: RequestBus, env: str, node: Node, topic_cache: TopicCache, *, every_s: float = EVERY_S
+        self, connection: RequestBus, cluster: str, node: Node, topic_cache: TopicCache, *, every_s: float = EVERY_S
     ) -> None:
         self._connection, self._node, self._topic_cache, self._every_s = connection, node, topic_cache, every_s
-        self._subject, self._requests = subject(env, node.id), request_subject(env, "*")
+        self._subject, self._requests = subject(cluster, node.id), request_subject(cluster, "*")
         self._asked: dict[str, set[str]] = {}  # the reply subjects of producers that wait for a report, by project
         self._tally = PartitionTally(node)
         self._number = 0

@@ -1,4 +1,4 @@
-"""Responds on `ask.<env>.empty`: which of the requested groups have messages in this node's partitions."""
+"""Responds on `ask.<cluster>.empty`: which of the requested groups have messages in this node's partitions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class GroupResponder:
     doesn't answer.
     """
 
-    def __init__(self, connection: RequestBus, env: str, node: Node) -> None:
-        self._connection, self._env, self._node = connection, env, node
+    def __init__(self, connection: RequestBus, cluster: str, node: Node) -> None:
+        self._connection, self._cluster, self._node = connection, cluster, node
         self._inspector = GroupInspector(node)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self) -> None:
-        self._connection.listen(subject(self._env), self._on_request)
+        self._connection.listen(subject(self._cluster), self._on_request)
 
     async def close(self) -> None:
         for task in self._tasks:

@@ -57,7 +57,7 @@ class QuotaBorrower:
     def __init__(
         self,
         connection: RequestBus,
-        env: str,
+        cluster: str,
         node: Node,
         on_change: list[OnChange],
         on_lent: Callable[[Mapping[str, int]], None] = lambda _lent: None,
@@ -66,7 +66,7 @@ class QuotaBorrower:
         demand: QuotaDemand | None = None,
     ) -> None:
         self._every_s = every_s
-        self._connection, self._env, self._node = connection, env, node
+        self._connection, self._cluster, self._node = connection, cluster, node
         self._on_change, self._on_lent = on_change, on_lent
         self._shares = node.queues.shares
         self._demand = demand or QuotaDemand()
@@ -79,8 +79,8 @@ class QuotaBorrower:
         self._ending: asyncio.TimerHandle | None = None
 
     def open(self) -> None:
-        self._connection.listen(to_all(self._env), self._on_message)
-        self._connection.listen(to_node(self._env, self._node.id), self._on_message)
+        self._connection.listen(to_all(self._cluster), self._on_message)
+        self._connection.listen(to_node(self._cluster, self._node.id), self._on_message)
         self._on_change.append(self._on_topic_change)
         self._node.queues.on_gone.append(self._on_queues_gone)
         self._look_task = asyncio.create_task(self._look(), name="shares")
@@ -265,6 +265,6 @@ class QuotaBorrower:
 
     def _send(self, word: Shortage | ShareReport | ShareConfirmation) -> None:
         try:
-            self._connection.send(to_leader(self._env), msgspec.json.encode(word))
+            self._connection.send(to_leader(self._cluster), msgspec.json.encode(word))
         except Disconnected:
             _log.debug("the leader is out of reach")

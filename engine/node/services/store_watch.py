@@ -29,9 +29,11 @@ class StoreWatch:
     partitions.
     """
 
-    def __init__(self, store: Store, env: str, troubles: Troubles, partitions: Callable[[], Collection[int]]) -> None:
-        self._store, self._env, self._troubles, self._partitions = store, env, troubles, partitions
-        self._failures = WriteFailures(names.settled_stream(env))
+    def __init__(
+        self, store: Store, cluster: str, troubles: Troubles, partitions: Callable[[], Collection[int]]
+    ) -> None:
+        self._store, self._cluster, self._troubles, self._partitions = store, cluster, troubles, partitions
+        self._failures = WriteFailures(names.settled_stream(cluster))
         self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
@@ -60,8 +62,8 @@ class StoreWatch:
 
     def _streams(self) -> list[str]:
         own = sorted(self._partitions())
-        lanes = [names.stream(self._env, LaneId(kind, number)) for number in own for kind in ("lanes", "later")]
-        return [*names.other_streams(self._env), *lanes]
+        lanes = [names.stream(self._cluster, LaneId(kind, number)) for number in own for kind in ("lanes", "later")]
+        return [*names.other_streams(self._cluster), *lanes]
 
     async def _run(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
+from evenlane.engine.base import names
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.core.message.handler_exceptions import Reject, Retry, text_of
@@ -85,7 +86,7 @@ class FailureHandler:
     def __init__(
         self,
         store: Store,
-        env: str,
+        cluster: str,
         counters: Counters,
         settlement: MessageSettlement,
         withheld: WithheldProjects,
@@ -95,7 +96,7 @@ class FailureHandler:
         signal: WorkSignal,
         random: Callable[[], float],
     ) -> None:
-        self._store, self._env, self._counters, self._settlement = store, env, counters, settlement
+        self._store, self._cluster, self._counters, self._settlement = store, cluster, counters, settlement
         self._stuck = ProjectLimit(withheld, _REASON, _MOST_STUCK)
         self._failure_log, self._fallback = failure_log, fallback
         self._trust, self._signal, self._random = trust, signal, random
@@ -157,13 +158,13 @@ class FailureHandler:
     def retry(self, message: Message, after_s: float) -> None:
         """Schedule another attempt by a copy in the delay stream."""
         due = self._store.now() + int(after_s * _SECOND)
-        self._put(self._outcome(message, copies.retry(message, self._env, due), "retried"))
+        self._put(self._outcome(message, copies.retry(message, names.env_of(self._cluster), due), "retried"))
 
     def dead_letter(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
         """Dead-letter a message, or pass it to the fallback handler. True if the fallback has it: the attempt is then
         over only when the fallback has ended.
         """
-        outcome = self._outcome(message, copies.dead_letter(message, self._env, *death), "dead", death.reason)
+        outcome = self._outcome(message, copies.dead_letter(message, self._cluster, *death), "dead", death.reason)
         if self._fallback is None or not fall_back:
             self._put(outcome)
             return False
@@ -193,7 +194,7 @@ class FailureHandler:
             self._settlement.on_attempt_end(message)
             # (some of both: error texts are cut at 512 characters)
             text = f"{death.error[:240]}; its fallback failed, too: {describe_error(error)[:240]}"
-            outcome.copy = copies.dead_letter(message, self._env, death.reason, text)
+            outcome.copy = copies.dead_letter(message, self._cluster, death.reason, text)
             self._put(outcome)
         else:
             self._settlement.on_attempt_end(message)

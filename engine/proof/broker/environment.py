@@ -50,7 +50,7 @@ class Environment:
         """A node that owns all partitions; it is stopped at the end, whatever its backlog is."""
         node = Node(
             self._store, self._cluster_config, RouteTable.of(handle), self._topic_of,
-            env=self.name, concurrency=slots, limits=limits, scheduler=scheduler, on_stop=on_stop,
+            cluster=self.name, concurrency=slots, limits=limits, scheduler=scheduler, on_stop=on_stop,
             push=push,
         )  # fmt: skip
         await node.start()

@@ -63,7 +63,7 @@ class Keeper:
             on_id(lease)
 
         self._lease = NodeLease(
-            self._coordination, settings.env, self._id, int(settings.lease_ttl), record, on_trust, on_lost, note,
+            self._coordination, settings.cluster, self._id, int(settings.lease_ttl), record, on_trust, on_lost, note,
             on_difference=on_difference, had=self._had, runner=self._runner,
         )  # fmt: skip
         return self._lease
@@ -73,7 +73,7 @@ class Keeper:
         if not self._has_thread:
             return
         settings = self._settings
-        loop = NodeLoop(self._id, settings.env, self._coordination, lag, node, handler, self._publish)
+        loop = NodeLoop(self._id, settings.cluster, self._coordination, lag, node, handler, self._publish)
         self._watch = LoopWatch(loop, troubles, settings.block_limit, settings.lease_ttl)
         self._watching = asyncio.create_task(self._runner.run(self._watch.run()), name="loop watch")
         self._watching.add_done_callback(_on_end)

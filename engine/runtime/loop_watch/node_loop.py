@@ -44,14 +44,14 @@ class NodeLoop:
     def __init__(
         self,
         node_id: str,
-        env: str,
+        cluster: str,
         coordination: Coordination,
         lag: LoopLag,
         node: Callable[[], Node | None],
         handler: str,
         publish: Callable[[], Awaitable[None]],
     ) -> None:
-        self._id, self._env, self._coordination, self._publish = node_id, env, coordination, publish
+        self._id, self._cluster, self._coordination, self._publish = node_id, cluster, coordination, publish
         self._lag, self._node, self._handler = lag, node, handler
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
@@ -96,8 +96,8 @@ class NodeLoop:
             return
         lane = messages[0].lane
         record = accusation(self._id, messages, blocked_s)
-        owner = names.key(self._env, "owners", lane.id.partition)
-        held = names.key(self._env, "held", lane.id.partition, lane.epoch)
+        owner = names.key(self._cluster, "owners", lane.id.partition)
+        held = names.key(self._cluster, "held", lane.id.partition, lane.epoch)
         item = await self._coordination.get(owner)
         if item is not None and _is_of(item, lane.epoch):
             await self._coordination.txn([CreatedAt(owner, item.create_revision)], [PutKey(held, encode(record))])

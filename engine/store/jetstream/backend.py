@@ -18,7 +18,7 @@ def store(settings: Settings, name: str, *, feeds: bool = False) -> JetStreamSto
     """Raises ConfigError for an unreadable secret."""
     return JetStreamStore(
         nats_options(settings),
-        settings.env,
+        settings.cluster,
         name=name,
         storage=settings.storage,
         replicas=settings.replicas,

@@ -41,16 +41,16 @@ class Reads:
     """
 
     def __init__(
-        self, connection: Connection, env: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
+        self, connection: Connection, cluster: str, restore: Callable[[Sequence[LaneId]], Awaitable[None]]
     ) -> None:
-        self._connection, self._env, self._restore = connection, env, restore
+        self._connection, self._cluster, self._restore = connection, cluster, restore
         self._stored_once: dict[str, int] = {}
         self._last_records = RequestBatch(self._lasts, _LOGS_AT_ONCE)
 
     # ---- messages
 
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
-        subject = f"$JS.API.DIRECT.GET.{names.stream(self._env, lane)}"
+        subject = f"$JS.API.DIRECT.GET.{names.stream(self._cluster, lane)}"
         found: list[Stored | None] = []
         for start in range(0, len(sequences), _AT_ONCE):
             part = sequences[start : start + _AT_ONCE]
@@ -58,7 +58,7 @@ class Reads:
             for sequence, reply in zip(part, replies, strict=True):
                 found.append(
                     read_stored(reply) if has_message(reply)
-                    else await self.message(names.stream(self._env, lane), {"seq": sequence})
+                    else await self.message(names.stream(self._cluster, lane), {"seq": sequence})
                 )  # fmt: skip
         return found
 
@@ -80,7 +80,7 @@ class Reads:
             code = error.__cause__.err_code if isinstance(error.__cause__, ApiError) else 0
             if code in NOT_FOUND:
                 return None
-            if code == NO_STREAM and stream == names.settled_stream(self._env):
+            if code == NO_STREAM and stream == names.settled_stream(self._cluster):
                 await self._restore([])  # deleted at runtime: its owner writes its state again
                 return None
             raise Lost(str(error)) from error
@@ -104,7 +104,7 @@ class Reads:
         return now_ns() < self._stored_once.get(stream, 0)
 
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
-        stream = names.stream(self._env, lane)
+        stream = names.stream(self._cluster, lane)
         found: list[int] = []
         if self.has_no_replicas(stream):  # one request instead of two; only safe without replicas, which may lag
             some, complete = await self._some_of(stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_OF_A_SCAN)
@@ -116,7 +116,7 @@ class Reads:
         return found + await rest.run()
 
     async def next_of(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Stored]:
-        stream, which = names.stream(self._env, lane), {"seq": start, "next_by_subj": subject}
+        stream, which = names.stream(self._cluster, lane), {"seq": start, "next_by_subj": subject}
         if limit > 1:
             found, complete = await self._some_of(
                 stream, subject, start, min(limit, _IN_ONE_ANSWER), _BYTES_IN_ONE_ANSWER
@@ -131,14 +131,14 @@ class Reads:
         return [] if answer is None else [answer]
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, 0, sequence_of).count()
+        return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, 0, sequence_of).count()
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
-        return await Scan(self._connection, names.stream(self._env, lane), subject, start, limit, head_of).run()
+        return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, limit, head_of).run()
 
     async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         try:
-            return await self.subjects(lane, _subjects_of(self._env, lane, project))
+            return await self.subjects(lane, _subjects_of(self._cluster, lane, project))
         except Refused as error:
             if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
                 return SubjectCounts({}, 0)
@@ -146,7 +146,7 @@ class Reads:
 
     async def subjects(self, lane: LaneId, pattern: str) -> SubjectCounts:
         """Read page by page; the last sequence is that of the first page. Raises Lost, Refused."""
-        stream = names.stream(self._env, lane)
+        stream = names.stream(self._cluster, lane)
         counts: dict[str, int] = {}
         last = -1
         while True:
@@ -161,9 +161,9 @@ class Reads:
     # ---- records
 
     async def busy(self) -> list[BusyRecord]:
-        stream = names.busy_stream(self._env)
+        stream = names.stream(self._cluster, names.BUSY)
         try:
-            subjects = (await self.subjects(names.BUSY, names.busy_subject(self._env, "*"))).counts
+            subjects = (await self.subjects(names.BUSY, names.busy_subject(names.env_of(self._cluster), "*"))).counts
         except Refused as error:  # deleted at runtime
             await self._restore([])
             raise Lost(str(error)) from error
@@ -176,7 +176,7 @@ class Reads:
         return records
 
     async def log(self, lane: LaneId) -> tuple[list[Stored], int]:
-        stream, subject = names.settled_stream(self._env), names.settled_subject(self._env, lane)
+        stream, subject = names.settled_stream(self._cluster), names.settled_subject(self._cluster, lane)
         last = await self._last_records.ask(subject) if self.has_no_replicas(stream) else None
         if last is None:  # (only the leader can say that a log doesn't exist)
             last = await self.message(stream, {"last_by_subj": subject})
@@ -188,7 +188,7 @@ class Reads:
 
     async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
         """The last record of each of these logs, as far as they fit one response. Raises Lost."""
-        stream = names.settled_stream(self._env)
+        stream = names.settled_stream(self._cluster)
         found, _ = await self._some(stream, {"multi_last": list(subjects)})
         return {each.subject: each for each in found}
 
@@ -230,7 +230,7 @@ class Reads:
         return found, end.headers.startswith(b"NATS/1.0 204") and h.number(end.headers, "Nats-Num-Pending", 1) == 0
 
 
-def _subjects_of(env: str, lane: LaneId, project: str) -> str:
+def _subjects_of(cluster: str, lane: LaneId, project: str) -> str:
     if lane.kind == "dead":
-        return names.dead_subject(env, project)
-    return f"{lane.kind}.{env}.{lane.partition}.{project}.>"
+        return names.dead_subject(cluster, project)
+    return f"{lane.kind}.{names.env_of(cluster)}.{lane.partition}.{project}.>"

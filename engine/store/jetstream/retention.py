@@ -19,27 +19,27 @@ _log = structlog.get_logger(__name__)
 _SECOND = 1_000_000_000
 
 
-async def read_retention(connection: Connection, env: str) -> float:
+async def read_retention(connection: Connection, cluster: str) -> float:
     """The retention in seconds; 0: for ever. Raises ApiError, Disconnected, TimeoutError."""
-    info = await connection.api_as(StreamInfo, f"STREAM.INFO.{names.dead_stream(env)}")
+    info = await connection.api_as(StreamInfo, f"STREAM.INFO.{names.dead_stream(cluster)}")
     return float(info.config.get("max_age", 0)) / _SECOND
 
 
-async def keep(connection: Connection, env: str, seconds: float) -> None:
+async def keep(connection: Connection, cluster: str, seconds: float) -> None:
     """Set the retention in seconds. Raises Refused if it is shorter than the stream's duplicate window, and the errors
     of `read_retention`.
     """
-    stream = names.dead_stream(env)
+    stream = names.dead_stream(cluster)
     config = (await connection.api_as(StreamInfo, f"STREAM.INFO.{stream}")).config
     age = check_retention(stream, seconds, config.get("duplicate_window", 0))
     await connection.api(f"STREAM.UPDATE.{stream}", config | {"max_age": age})
 
 
-def compare(env: str, holds: float, configured: float) -> None:
+def compare(cluster: str, holds: float, configured: float) -> None:
     """Warn if the stream's retention differs from the one that this process would have created it with."""
     if int(holds * _SECOND) != int(configured * _SECOND):
         _log.warning(
             "dead letters are kept for another time than dead_letter_keep says: `evenlane dlq keep` changes it",
-            stream=names.dead_stream(env), kept=format_duration(holds) if holds else "for ever",
+            stream=names.dead_stream(cluster), kept=format_duration(holds) if holds else "for ever",
             setting=format_duration(configured),
         )  # fmt: skip

@@ -46,14 +46,15 @@ _SECOND = 1_000_000_000
 
 
 class JetStreamStore:
-    """One store, on one or two connections. `storage` is file or memory (promise L holds for file only); `replicas` is
-    3 in production. With `feeds_apart`, feeds have a connection of their own; a process that only puts needs none.
+    """The store of one cluster, on one or two connections. `storage` is file or memory (promise L holds for file only);
+    `replicas` is 3 in production. With `feeds_apart`, feeds have a connection of their own; a process that only puts
+    needs none.
     """
 
     def __init__(
         self,
         options: NatsOptions,
-        env: str,
+        cluster: str,
         *,
         name: str = "evenlane",
         storage: str = "file",
@@ -64,7 +65,7 @@ class JetStreamStore:
         feed_budget: int = 32 << 20,
         feeds_apart: bool = True,
     ) -> None:
-        self._options, self._env, self._storage, self._replicas = options, env, storage, replicas
+        self._options, self._cluster, self._storage, self._replicas = options, cluster, storage, replicas
         self._replicas_of: dict[str, int] = {}  # by stream, when it was last prepared
         self._window_s, self._feed_budget = duplicate_window_s, feed_budget
         self._keep_s, self._kept_compared = dead_letter_keep_s, False
@@ -79,11 +80,11 @@ class JetStreamStore:
         self._upkeep: list[asyncio.Task[None]] = []
         self._is_prepared = False  # otherwise this process only puts, and may not look at streams
         self._clock = ServerClock()
-        self._reads = Reads(self._connection, env, self._restore)
+        self._reads = Reads(self._connection, cluster, self._restore)
         self._advisories = StreamAdvisories(self._reads, self._feeds)
-        log = names.settled_stream(env)
+        log = names.settled_stream(cluster)
         self._writability = Writability(self._connection, lambda: not self._reads.has_no_replicas(log), urgent=log)
-        self._publisher = Publisher(self._connection, env, self._writability.note)
+        self._publisher = Publisher(self._connection, cluster, self._writability.note)
         # These methods of the port are the publisher's own, because methods that forward would cost a call per message.
         self.put, self.put_then = self._publisher.put, self._publisher.put_then
         self.append_log = self._publisher.append_log
@@ -142,25 +143,24 @@ class JetStreamStore:
         if queue_limit is not None:
             self._publisher.queue_limit = queue_limit
         self._is_prepared = True
+        env = names.env_of(self._cluster)
         desired = [
-            streams.lane_config(
-                self._env, lane, self._storage, self._replicas, self._window_s, self._publisher.queue_limit
-            )
+            streams.lane_config(env, lane, self._storage, self._replicas, self._window_s, self._publisher.queue_limit)
             for lane in lanes
             if lane != names.DEAD
         ]
-        desired.append(streams.dead_config(self._env, self._storage, self._replicas, self._window_s, self._keep_s))
-        desired.append(streams.settled_config(self._env, self._storage, self._replicas))
-        desired.append(streams.busy_config(self._env, self._storage, self._replicas))
-        desired.append(streams.meter_config(self._env, self._storage, self._replicas, self._meter_keep_s))
+        desired.append(streams.dead_config(self._cluster, self._storage, self._replicas, self._window_s, self._keep_s))
+        desired.append(streams.settled_config(self._cluster, self._storage, self._replicas))
+        desired.append(streams.busy_config(env, self._storage, self._replicas))
+        desired.append(streams.meter_config(self._cluster, self._storage, self._replicas, self._meter_keep_s))
         try:
             self._replicas_of |= await await_call(streams.ensure(self._connection, desired))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
-        self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._env)))
+        self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._cluster)))
         if self._feeding is not self._connection and not self._kept_compared:  # a process that only puts needn't check
             self._kept_compared = True
-            retention.compare(self._env, await self.dead_letters_kept(), self._keep_s)
+            retention.compare(self._cluster, await self.dead_letters_kept(), self._keep_s)
 
     async def _restore(self, lanes: Sequence[LaneId]) -> None:
         """Create streams that were deleted at runtime. A failure is reported as Lost, so that the caller retries."""
@@ -183,7 +183,7 @@ class JetStreamStore:
         on_end: Callable[[], None] | None = None,
         on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> JetStreamFeed:
-        stream = names.stream(self._env, lane)
+        stream = names.stream(self._cluster, lane)
 
         async def leader() -> str | None:
             """The server whose consumers lag behind nothing; None if the stream is on one server only."""
@@ -193,7 +193,8 @@ class JetStreamStore:
             self._reads.note_replicas(stream, info.replicas)
             return info.leader if info.replicas > 1 else None
 
-        subjects = [f"later.{self._env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()]
+        env = names.env_of(self._cluster)
+        subjects = [f"later.{env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()]
         source = FeedSource(stream, subjects, leader)
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
         feed = JetStreamFeed(self._feeding, self._budget, source, callbacks, start=start, until=until)
@@ -240,7 +241,7 @@ class JetStreamStore:
 
     async def state(self, lane: LaneId) -> LaneState:
         """The state of a lane's stream. A stream that doesn't exist (any more) is created."""
-        stream = names.stream(self._env, lane)
+        stream = names.stream(self._cluster, lane)
         try:
             info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         except Refused as error:
@@ -252,10 +253,10 @@ class JetStreamStore:
         return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
 
     async def purge(self, lane: LaneId, below: int) -> None:
-        await deletion.purge(self._connection, self._reads, names.stream(self._env, lane), below)
+        await deletion.purge(self._connection, self._reads, names.stream(self._cluster, lane), below)
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
-        await deletion.delete(self._connection, names.stream(self._env, lane), sequence)
+        await deletion.delete(self._connection, names.stream(self._cluster, lane), sequence)
 
     async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
         return await self._writability.find_unwritable(streams)
@@ -268,10 +269,10 @@ class JetStreamStore:
         return durability.find_risks(storage, found)
 
     async def dead_letters_kept(self) -> float:
-        return await await_call(retention.read_retention(self._connection, self._env))
+        return await await_call(retention.read_retention(self._connection, self._cluster))
 
     async def keep_dead_letters(self, seconds: float) -> None:
-        await await_call(retention.keep(self._connection, self._env, seconds))
+        await await_call(retention.keep(self._connection, self._cluster, seconds))
 
     # ---- upkeep
 
@@ -297,4 +298,4 @@ class JetStreamStore:
             seconds += 1
             if seconds % _CLOCK_EVERY_S == 0:
                 with contextlib.suppress(Lost, Refused):
-                    self._note_log(await self._clock.read(self._connection, names.settled_stream(self._env)))
+                    self._note_log(await self._clock.read(self._connection, names.settled_stream(self._cluster)))

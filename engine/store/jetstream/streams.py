@@ -66,11 +66,11 @@ def lane_config(
     }
 
 
-def dead_config(env: str, storage: str, replicas: int, window_s: float, keep_s: float) -> dict[str, Any]:
+def dead_config(cluster: str, storage: str, replicas: int, window_s: float, keep_s: float) -> dict[str, Any]:
     """The config of the dead letters' stream. The server removes dead letters by itself after `keep_s`."""
     return {
-        "name": names.dead_stream(env),
-        "subjects": [f"dead.{env}.*"],
+        "name": names.dead_stream(cluster),
+        "subjects": [f"dead.{cluster}.*"],
         "storage": storage,
         "num_replicas": replicas,
         "duplicate_window": int(window_s * _SECOND),
@@ -81,11 +81,11 @@ def dead_config(env: str, storage: str, replicas: int, window_s: float, keep_s: 
     }
 
 
-def settled_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
+def settled_config(cluster: str, storage: str, replicas: int) -> dict[str, Any]:
     """The config of the settle log's stream. A checkpoint replaces all earlier records, by rollup of its subject."""
     return {
-        "name": names.settled_stream(env),
-        "subjects": [f"settled.{env}.*.*"],
+        "name": names.settled_stream(cluster),
+        "subjects": [f"settled.{cluster}.*.*"],
         "storage": storage,
         "num_replicas": replicas,
         "allow_direct": True,
@@ -113,11 +113,11 @@ def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
     }
 
 
-def meter_config(env: str, storage: str, replicas: int, keep_s: float) -> dict[str, Any]:
+def meter_config(cluster: str, storage: str, replicas: int, keep_s: float) -> dict[str, Any]:
     """The config of the stream of metering records. Operators may set other limits: reports use what is there."""
     return {
-        "name": names.meter_stream(env),
-        "subjects": [f"meter.{env}.>"],
+        "name": names.meter_stream(cluster),
+        "subjects": [f"meter.{cluster}.>"],
         "storage": storage,
         "num_replicas": replicas,
         "allow_direct": True,

@@ -29,7 +29,7 @@ _places: dict[str, _Address] = {}  # by URL, until the process ends
 def store(settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
     """The first store opened under a URL sets its time windows. `feeds` makes no difference."""
     del feeds
-    return MemoryStore(_place(settings).server, settings.env)
+    return MemoryStore(_place(settings).server, settings.cluster)
 
 
 def bus(settings: Settings, _name: str) -> MemoryBus:

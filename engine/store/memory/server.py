@@ -74,10 +74,9 @@ class MemoryServer:
 
     # ---- requests of connections
 
-    def prepare(self, env: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        own = [names.stream(env, lane) for lane in lanes]
-        shared = (names.dead_stream, names.settled_stream, names.busy_stream, names.meter_stream)
-        for name in [*own, *(each(env) for each in shared)]:
+    def prepare(self, cluster: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
+        env = names.env_of(cluster)
+        for name in [*(names.stream(env, lane) for lane in lanes), *names.other_streams(cluster)]:
             if name not in self._streams:
                 self._streams[name] = self._make(name)
         if queue_limit is not None:
@@ -202,18 +201,18 @@ class MemoryServer:
 
     def _taker(self, subject: str) -> MemoryStream:
         words = subject.split(".")
-        kind, env = words[0], words[1] if len(words) > 1 else ""
+        kind, cluster = words[0], words[1] if len(words) > 1 else ""
         name = ""
         if len(words) == _TOKENS.get(kind):
-            name = f"{kind.upper()}_{env}_{words[2]}"
+            name = f"{kind.upper()}_{cluster}_{words[2]}"
         elif kind == "dead" and len(words) == 3:
-            name = names.dead_stream(env)
+            name = names.dead_stream(cluster)
         elif kind == "busy" and len(words) == 3:
-            name = names.busy_stream(env)
+            name = names.busy_stream(cluster)
         elif kind == "meter" and len(words) >= 3:
-            name = names.meter_stream(env)
+            name = names.meter_stream(cluster)
         elif kind == "settled" and len(words) == 4:
-            name = names.settled_stream(env)
+            name = names.settled_stream(cluster)
         if name not in self._streams:
             raise Lost(f"no stream takes {subject}")
         return self._streams[name]

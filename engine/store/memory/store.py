@@ -38,8 +38,8 @@ class MemoryStore:
 
     _feed_type = MemoryFeed
 
-    def __init__(self, server: MemoryServer, env: str, *, clock: Callable[[], int] | None = None) -> None:
-        self.server, self._env = server, env
+    def __init__(self, server: MemoryServer, cluster: str, *, clock: Callable[[], int] | None = None) -> None:
+        self.server, self._cluster = server, cluster
         self._clock = clock or server.clock
         self.incarnation = 0
         self.on_lost: list[Callable[[], None]] = []
@@ -80,7 +80,7 @@ class MemoryStore:
         self.cut()
 
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        await self._read(lambda: self.server.prepare(self._env, lanes, queue_limit))
+        await self._read(lambda: self.server.prepare(self._cluster, lanes, queue_limit))
 
     # ---- messages
 
@@ -111,7 +111,7 @@ class MemoryStore:
         on_head: Callable[[bytes, int, int, bytes, int], bool] | None = None,
     ) -> MemoryFeed:
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
-        stream = names.stream(self._env, lane)
+        stream = names.stream(self._cluster, lane)
         feed = self._feed_type(self, stream, callbacks, start=start, until=until, hours=hours)
         self._feeds[feed] = lane
         feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
@@ -139,7 +139,7 @@ class MemoryStore:
 
     async def busy(self) -> list[BusyRecord]:
         def read() -> list[BusyRecord]:
-            stream = self.server.stream(names.busy_stream(self._env))
+            stream = self.server.stream(names.stream(self._cluster, names.BUSY))
             found = [stream.messages[sequence] for sequence in stream.last_of.values()]
             return [BusyRecord(each.at, each.body) for each in found]
 
@@ -148,13 +148,13 @@ class MemoryStore:
     # ---- lanes
 
     def lane(self, lane: LaneId) -> MemoryStream:
-        return self.server.stream(names.stream(self._env, lane))
+        return self.server.stream(names.stream(self._cluster, lane))
 
     async def state(self, lane: LaneId) -> LaneState:
         """The state of a lane's stream. A stream that doesn't exist (any more) is created."""
 
         def read() -> LaneState:
-            self.server.prepare(self._env, [lane])
+            self.server.prepare(self._cluster, [lane])
             return self.lane(lane).state()
 
         return await self._read(read)
@@ -182,7 +182,7 @@ class MemoryStore:
         await self._read(lambda: self._removable(lane).messages.pop(sequence, None))
 
     def _removable(self, lane: LaneId) -> MemoryStream:
-        return self.server.removable(names.stream(self._env, lane))
+        return self.server.removable(names.stream(self._cluster, lane))
 
     async def unwritable(self, streams: Sequence[str]) -> dict[str, Unwritable]:
         return await self._read(lambda: self.server.unwritable(streams))
@@ -206,17 +206,17 @@ class MemoryStore:
     # ---- the settle log
 
     async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
-        subject = names.settled_subject(self._env, lane)
+        subject = names.settled_subject(self._cluster, lane)
 
         def read() -> tuple[list[Stored], int]:
-            stream = self.server.stream(names.settled_stream(self._env))
+            stream = self.server.stream(names.settled_stream(self._cluster))
             sequences = stream.sequences(subject)
             return [stream.messages[s] for s in sequences], sequences[-1] if sequences else 0
 
         return await self._read(read)
 
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
-        subject = names.settled_subject(self._env, lane)
+        subject = names.settled_subject(self._cluster, lane)
         return self._ask(lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s)
 
     # ---- the connection under the server's faults

@@ -1,4 +1,4 @@
-"""Publishes a node's records for reports to `METER_<env>`: one per interval, with all queues that changed.
+"""Publishes a node's records for reports to `METER_<cluster>`: one per interval, with all queues that changed.
 
 See docs/reference/metering.md. A queue's figures count as published once the store has acknowledged them; the next
 record repeats those of a lost one. A node whose store accepts no records continues its work, and publishes all figures
@@ -65,7 +65,7 @@ class MeterPublisher:
     ) -> None:
         self._node, self._tenants, self._interval, self._slots = node, tenants, interval_s, slots
         self._most = most_rows
-        self._subject = names.meter_subject(node.env, node.id)
+        self._subject = names.meter_subject(node.cluster, node.id)
         self._head_times = HeadTimes(node)
         self._published: Rotation[Queue, PublishedRow] = Rotation()
         self._topics = TopicRows(node)

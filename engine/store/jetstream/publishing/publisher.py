@@ -36,8 +36,8 @@ class Publisher:
       that were deleted.
     """
 
-    def __init__(self, connection: Connection, env: str, note: Callable[[PubAck], None]) -> None:
-        self._connection, self._env, self._note = connection, env, note
+    def __init__(self, connection: Connection, cluster: str, note: Callable[[PubAck], None]) -> None:
+        self._connection, self._cluster, self._note = connection, cluster, note
         self._outbox = connection.outbox
         self._slots = ReplySlots(connection.new_inbox())
         connection.on_unanswered.append(self._fail)
@@ -76,7 +76,8 @@ class Publisher:
         if checkpoint:
             headers["Nats-Rollup"] = "sub"
         position: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._publish(names.settled_subject(self._env, lane), h.encode(headers), record, position, lambda ack: ack.seq)
+        subject = names.settled_subject(self._cluster, lane)
+        self._publish(subject, h.encode(headers), record, position, lambda ack: ack.seq)
         return position
 
     def _on_answer(self, subject: bytes, _reply: bytes, headers: bytes, body: bytes) -> None:

@@ -1,0 +1,1 @@
+"""The registry of an environment's named subscriptions, as the processes of the environment read it."""

@@ -1,0 +1,111 @@
+"""The registry: one key with all named subscriptions of an environment, `/evenlane/<env>/subscriptions`. Pure.
+
+The key doesn't exist as long as there is none. All changes compare its mod-revision, so a *view* of the registry is
+that revision. docs/explanation/subscriptions.md says why nothing may be removed by a view that is too old.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from evenlane.engine.base import names
+from evenlane.engine.errors import EvenlaneError, InvalidName, hint
+from evenlane.ring.coordination.ports import Absent, ModifiedAt
+from evenlane.ring.membership.records import Record, RecordError, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from evenlane.ring.coordination.ports import Compare, KeyValue
+
+MOST = 16
+"""The most named subscriptions of one environment."""
+State: TypeAlias = Literal["creating", "active", "deleting"]
+_WORDS = {"creating": "being created", "deleting": "being deleted"}
+
+
+class Subscription(msgspec.Struct, frozen=True, kw_only=True):
+    """One named subscription. `since` (unix ns) is when its creation began: of the delayed messages, it gets those that
+    are due later. `projects` are patterns of the projects whose messages it gets; empty: all.
+    """
+
+    state: State
+    since: Annotated[int, msgspec.Meta(ge=0)] = 0
+    projects: list[str] = []
+
+
+class RegistryRecord(Record, frozen=True, kw_only=True):
+    """The value of the key; subscriptions by name."""
+
+    subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict)
+
+
+class RegistryView(NamedTuple):
+    """The registry at a mod-revision of its key; 0: the key doesn't exist.
+
+    `subscriptions` is None if the value can't be read. Then nobody knows what others still need, and nothing may be
+    removed.
+    """
+
+    revision: int = 0
+    subscriptions: Mapping[str, Subscription] | None = {}
+
+    @property
+    def exists(self) -> bool:
+        return self.revision > 0
+
+    def compare(self, env: str) -> Compare:
+        """The comparison that holds as long as the registry is as in this view."""
+        key = registry_key(env)
+        return ModifiedAt(key, self.revision) if self.exists else Absent(key)
+
+    def list_others(self, cluster: str) -> tuple[str, ...] | None:
+        """The clusters of all other subscriptions, also of those that are being created or deleted; None: unknown."""
+        if self.subscriptions is None:
+            return None
+        env = names.env_of(cluster)
+        every = ["", *sorted(self.subscriptions)] if self.exists else [""]
+        return tuple(each for name in every if (each := names.cluster_name(env, name)) != cluster)
+
+    def is_remover(self, cluster: str) -> bool:
+        """Whether the owners of this cluster remove messages from the shared streams: those of the first subscription,
+        which is the one without a name.
+        """
+        return not names.subscription_of(cluster)
+
+
+def registry_key(env: str) -> str:
+    return names.key(env, "subscriptions")
+
+
+def read_view(item: KeyValue | None) -> RegistryView:
+    """Raises RecordError, which names the key, for a value that can't be read."""
+    if item is None:
+        return RegistryView()
+    record = decode(RegistryRecord, item.key, item.value)
+    try:
+        found = {names.check_subscription(name): each for name, each in record.subscriptions.items()}
+    except InvalidName as error:
+        raise RecordError(f"{item.key} is not valid: {error}") from error
+    return RegistryView(item.mod_revision, found)
+
+
+def check_active(view: RegistryView, env: str, name: str) -> None:
+    """Raise EvenlaneError unless nodes may work for this subscription."""
+    known = view.subscriptions
+    if known is None:
+        raise EvenlaneError(f"the subscriptions in etcd ({registry_key(env)}) can't be read")
+    if name not in known:
+        raise no_such_subscription(name, env, known)
+    if (state := known[name].state) != "active":
+        verb = "create" if state == "creating" else "delete"
+        ends = hint(f"subscriptions {verb} {name}", env)
+        raise EvenlaneError(f"subscription {name!r} of environment {env!r} is {_WORDS[state]}: {ends} completes that")
+
+
+def no_such_subscription(name: str, env: str, known: Iterable[str]) -> EvenlaneError:
+    listed = ", ".join(sorted(known))
+    there = f"there are {listed}, and the one without a name" if listed else "there is only the one without a name"
+    return EvenlaneError(f"environment {env!r} has no subscription {name!r}: {there}")
