@@ -229,6 +229,11 @@ class Store(Protocol):
     async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
         """The lane's settle log since its last checkpoint, and its position (0 if empty)."""
 
+    async def read_last_record(self, lane: LaneId, cluster: str) -> bytes | None:
+        """The last record of the lane's settle log in another cluster; None if there is none. The answer may be out of
+        date, so that what it says is settled is settled.
+        """
+
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         """Append a record if the log's position is still `after`; a checkpoint replaces all earlier records. Returns
         the new position; raises LogMoved.

@@ -86,7 +86,7 @@ class NodeStatus:
             at=round(node.store.now() / _SECOND, 3), store=self._has_store(),
             passed_over=self._records.skipped, handlers=self._handlers, zone=self._zone,
             slots=self._slots, load=self._load(), scaling=self._scaling,
-            reads={ETCD_RECORDS: FORMAT, SETTLE_LOG: settle_record.VERSION},
+            reads={ETCD_RECORDS: FORMAT, SETTLE_LOG: settle_record.SHARED_VERSION},
         )  # fmt: skip
 
     def _has_store(self) -> bool:

@@ -166,6 +166,14 @@ class DoneRecord(Record, frozen=True, kw_only=True):
     generation: int
 
 
+class SeenRecord(Record, frozen=True, kw_only=True):
+    """`seen/<id>`, under the node's lease: the revision of the newest registry of subscriptions that the node goes by.
+    It removes nothing more by an older one, and all its settle logs say so.
+    """
+
+    revision: _Whole
+
+
 class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     """One stream of a released partition: `running` are messages whose handlers still run under the old owner; `done`
     are those that have ended since, or whose settling wasn't durable yet; `failed` are those whose attempt has failed

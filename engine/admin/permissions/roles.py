@@ -21,7 +21,7 @@ _READS = ("STREAM.LIST", "STREAM.INFO.*", *_CONSUMERS)
 _STREAMS = ("INFO", "STREAM.CREATE.*", "STREAM.UPDATE.*", "STREAM.MSG.GET.*", "STREAM.MSG.DELETE.*", "DIRECT.GET.*")
 _OF_NODES = (
     "settings", "topics/", "authors/", "accepted/", "history/", "templated/", "nodes/", "leader", "generation", "plan/",
-    "owners/", "epochs/", "done/", "held/", "scaling",
+    "owners/", "epochs/", "done/", "held/", "scaling", "seen/",
 )  # fmt: skip
 
 

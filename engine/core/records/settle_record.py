@@ -11,6 +11,10 @@ clean, lease].
 - `horizon` and `clean` (engine/core/lane/crash_horizon.py) and `lease` were added later: records of older releases lack
   them, and older releases ignore them.
 
+A record has version 2 as long as the environment has named subscriptions, else 1; the fields are the same. Releases that
+know only version 1 remove messages without asking whether other subscriptions still need them, so they must not become
+owners.
+
 In every version, a record is an array that begins with version, epoch and number. An older release can thus tell
 whether a record that it can't read was written by a newer release, or can't have been written by any node (`fold`).
 """
@@ -23,6 +27,8 @@ from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
 
 VERSION = 1
+SHARED_VERSION = 2
+"""The version of records as long as there are named subscriptions; also the newest one that this release reads."""
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]  # the range of base plus revision
 
@@ -69,7 +75,7 @@ class UnknownVersion(ConfigError):
         self.record, self.index = record, index
         at, delete = f" (stream {stream}, sequence {sequence})", f": `nats stream rmm {stream} {sequence}`"
         super().__init__(
-            f"the settle log holds a record of version {record.version}, and this release knows only {VERSION}"
+            f"the settle log holds a record of version {record.version}, and this release knows only {SHARED_VERSION} and older"
             f"{at if stream else ''}: run the release that wrote it, or a newer one; if no node of yours wrote it,"
             f" delete it{delete if stream else ''} (what it alone settles is handled again)"
         )
@@ -88,7 +94,7 @@ def decode(raw: bytes) -> SettleRecord:
     """Raises ValueError for bytes that aren't a record, UnknownVersion for a version that this release doesn't know."""
     try:
         beginning = _beginning.decode(raw)
-        if beginning.version == VERSION:
+        if beginning.version <= SHARED_VERSION:
             return _decoder.decode(raw)
     except UNREADABLE as error:
         raise ValueError(f"not a settle record: {error}") from error

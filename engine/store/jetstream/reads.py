@@ -186,6 +186,12 @@ class Reads:
             return [last], last.sequence
         return await self._log_up_to(last.sequence, stream, subject), last.sequence
 
+    async def last_record(self, lane: LaneId, cluster: str) -> bytes | None:
+        """See `Store.read_last_record`. Any replica may answer."""
+        stream, subject = names.settled_stream(cluster), names.settled_subject(cluster, lane)
+        found, _ = await self._some(stream, {"multi_last": [subject]})
+        return found[0].body if found else None
+
     async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
         """The last record of each of these logs, as far as they fit one response. Raises Lost."""
         stream = names.settled_stream(self._cluster)

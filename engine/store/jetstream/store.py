@@ -237,6 +237,9 @@ class JetStreamStore:
     async def read_log(self, lane: LaneId) -> tuple[list[Stored], int]:
         return await self._reads.log(lane)
 
+    async def read_last_record(self, lane: LaneId, cluster: str) -> bytes | None:
+        return await self._reads.last_record(lane, cluster)
+
     # ---- lanes
 
     async def state(self, lane: LaneId) -> LaneState:

@@ -87,10 +87,14 @@ class MemoryServer:
 
     def stream(self, name: str) -> MemoryStream:
         """Raises Lost if it doesn't exist."""
-        found = self._streams.get(name)
-        if found is None:
+        if (found := self.find(name)) is None:
             raise Lost(f"stream {name} isn't there")
-        if found.max_age:
+        return found
+
+    def find(self, name: str) -> MemoryStream | None:
+        """Return the stream, None if it doesn't exist."""
+        found = self._streams.get(name)
+        if found is not None and found.max_age:
             found.expire(self.clock())
         return found
 

@@ -215,6 +215,16 @@ class MemoryStore:
 
         return await self._read(read)
 
+    async def read_last_record(self, lane: LaneId, cluster: str) -> bytes | None:
+        subject = names.settled_subject(cluster, lane)
+
+        def read() -> bytes | None:
+            stream = self.server.find(names.settled_stream(cluster))
+            last = stream.last_of.get(subject) if stream is not None else None
+            return stream.messages[last].body if stream is not None and last is not None else None
+
+        return await self._read(read)
+
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         subject = names.settled_subject(self._cluster, lane)
         return self._ask(lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s)

@@ -57,6 +57,17 @@ class LogContract:
         assert ([b"later"], later) == await logged(world.store, LATER)
         await world.store.append_log(LANE, b"more", one)
 
+    async def test_last_record_of_another_cluster(self, world):
+        """K10: what another subscription has settled is read from its log; a log that isn't there settles nothing."""
+        assert await world.store.read_last_record(LANE, f"{world.env}_audit") is None
+        assert await world.store.read_last_record(LANE, world.env) is None
+        position = await world.store.append_log(LANE, b"1", 0)
+        await world.store.append_log(OTHER, b"other", 0)
+        position = await world.store.append_log(LANE, b"2", position, checkpoint=True)
+        assert b"2" == await world.second.read_last_record(LANE, world.env)
+        await world.store.append_log(LANE, b"3", position)
+        assert b"3" == await world.second.read_last_record(LANE, world.env)
+
     async def test_log_of_100_records_is_read_completely(self, world):
         position = await world.store.append_log(LANE, b"c", 0, checkpoint=True)
         for number in range(100):
