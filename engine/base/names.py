@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from evenlane.engine.errors import InvalidName
 
 PREFIX = "/evenlane"
-Kind = Literal["lanes", "later", "dead", "busy"]
+Kind = Literal["lanes", "later", "again", "dead", "busy"]
 
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
@@ -23,8 +23,9 @@ _KEY = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,256}")
 
 
 class LaneId(NamedTuple):
-    """One stream of a partition: its lane (messages that are due) or its delay stream (messages that aren't). Or a
-    stream for all partitions: `DEAD` or `BUSY`.
+    """One stream of a partition: its lane (messages that are due) or its delay stream (messages that aren't). Or what a
+    partition has in a stream for all partitions: the retries and replays of a named subscription ("again"). Or such a
+    stream as a whole: `DEAD` or `BUSY`.
     """
 
     kind: Kind
@@ -115,18 +116,27 @@ def subscription_of(cluster: str) -> str:
 
 
 def stream(cluster: str, lane: LaneId) -> str:
-    """Return the stream of a lane. Subscriptions share all of them but the dead letters."""
+    """Return the stream of a lane. Subscriptions share all of them but retries, replays and dead letters."""
     if lane == DEAD:
         return dead_stream(cluster)
+    if lane.kind == "again":
+        return again_stream(cluster)
     if lane == BUSY:
         return busy_stream(env_of(cluster))
     return f"{lane.kind.upper()}_{env_of(cluster)}_{lane.partition}"
 
 
 def stream_of(subject: str) -> str:
-    """Return the stream of a lane subject or delay subject."""
-    kind, env, partition = subject.split(".")[:3]
-    return f"{kind.upper()}_{env}_{partition}"
+    """Return the stream of a lane subject, a delay subject, or a retry's subject of a named subscription."""
+    kind, cluster, partition = subject.split(".")[:3]
+    return again_stream(cluster) if kind == "again" else f"{kind.upper()}_{cluster}_{partition}"
+
+
+def again_stream(cluster: str) -> str:
+    """Return the stream of a named subscription's retries and replays, one for all partitions. The cluster of the
+    unnamed one has none: it uses its delay streams.
+    """
+    return f"AGAIN_{cluster}"
 
 
 def dead_stream(cluster: str) -> str:
@@ -147,7 +157,15 @@ def meter_stream(cluster: str) -> str:
 
 def other_streams(cluster: str) -> tuple[str, ...]:
     """Return the streams that a cluster writes to and that aren't lanes."""
-    return dead_stream(cluster), busy_stream(env_of(cluster)), settled_stream(cluster), meter_stream(cluster)
+    again = (again_stream(cluster),) if subscription_of(cluster) else ()
+    return dead_stream(cluster), busy_stream(env_of(cluster)), settled_stream(cluster), meter_stream(cluster), *again
+
+
+def own_streams(cluster: str) -> tuple[str, ...]:
+    """Return the streams of a named subscription that are created and deleted with it; none for the unnamed one."""
+    if not subscription_of(cluster):
+        return ()
+    return settled_stream(cluster), again_stream(cluster), dead_stream(cluster), meter_stream(cluster)
 
 
 def lane_subject(env: str, partition: int, project: str, group: int, priority: str) -> str:
@@ -157,6 +175,25 @@ def lane_subject(env: str, partition: int, project: str, group: int, priority: s
 def later_subject(env: str, partition: int, project: str, group: int, priority: str, hour: int) -> str:
     """Return the subject of delayed messages. `hour` is the due time in whole hours since 1970."""
     return f"later.{env}.{partition}.{project}.{group}.{priority}.{hour}"
+
+
+def again_subject(cluster: str, partition: int, project: str, group: int, priority: str, hour: int) -> str:
+    """Return the subject of a named subscription's retries and replays. `hour` as in `later_subject`."""
+    return f"again.{cluster}.{partition}.{project}.{group}.{priority}.{hour}"
+
+
+def retry_subject(cluster: str, partition: int, project: str, group: int, priority: str, hour: int) -> str:
+    """Return the subject of a cluster's retries: in a stream of its own, or in the delay stream for the unnamed
+    subscription. `hour` as in `later_subject`.
+    """
+    subject = again_subject if subscription_of(cluster) else later_subject
+    return subject(cluster, partition, project, group, priority, hour)
+
+
+def lane_prefix(cluster: str, lane: LaneId) -> str:
+    """Return what the subjects of a lane begin with, the last dot included; not for `DEAD` and `BUSY`."""
+    taker = cluster if lane.kind == "again" else env_of(cluster)
+    return f"{lane.kind}.{taker}.{lane.partition}."
 
 
 def dead_subject(cluster: str, project: str) -> str:

@@ -150,12 +150,22 @@ class Store(Protocol):
         """The store's clock."""
 
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        """Create the streams of these lanes, of dead letters and of the settle log, or check existing ones.
+        """Create the streams of these lanes, of dead letters and of the settle log, or check existing ones. Those of a
+        named subscription alone (`names.own_streams`) are only checked: a node that a deletion has overlooked must not
+        bring them back.
 
         `queue_limit` is the most messages that each queue's subject of a lane (not of a delay stream) may hold from now
         on, -1 for any number; None leaves it as it is. It is lowered only if no queue holds more. Raises ConfigError
-        for an existing stream with settings that would lose messages.
+        for an existing stream with settings that would lose messages, and for a missing one of a named subscription.
         """
+
+    async def create_own_streams(self) -> None:
+        """Create the streams of a named subscription, `names.own_streams`, or check existing ones. Raises
+        ConfigError as `prepare` does.
+        """
+
+    async def delete_own_streams(self) -> None:
+        """Delete the streams of a named subscription, `names.own_streams`, as far as they exist. Raises Refused."""
 
     def put(self, subject: str, headers: bytes, body: bytes) -> asyncio.Future[Receipt]:
         """Store a message; its id is the header `Nats-Msg-Id`. Raises Refused, TooLarge, Full, QueueFull, Lost."""

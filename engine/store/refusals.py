@@ -1,9 +1,11 @@
-"""Checks of requests that both adapters refuse with the same error."""
+"""Checks of requests that both adapters refuse with the same error, and the errors themselves."""
 
 from __future__ import annotations
 
+from evenlane.engine.base import names
 from evenlane.engine.base.durations import format_duration
 from evenlane.engine.core.ports import Refused, TooLarge
+from evenlane.engine.errors import ConfigError, hint
 
 _SECOND = 1_000_000_000
 
@@ -20,3 +22,12 @@ def check_retention(stream: str, seconds: float, window: int) -> int:
             f"stream {stream} has a duplicate window of {format_duration(window / _SECOND)}, and keeps what it holds"
         )
     return age
+
+
+def missing_stream(cluster: str, stream: str) -> ConfigError:
+    """The error for a stream of a named subscription that isn't there. No node creates it: the subscription may have
+    been deleted.
+    """
+    name = names.subscription_of(cluster)
+    anew = hint(f"subscriptions create {name}", names.env_of(cluster))
+    return ConfigError(f"stream {stream} of subscription {name!r} is missing: {anew} makes it anew")

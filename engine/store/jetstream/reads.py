@@ -239,4 +239,4 @@ class Reads:
 def _subjects_of(cluster: str, lane: LaneId, project: str) -> str:
     if lane.kind == "dead":
         return names.dead_subject(cluster, project)
-    return f"{lane.kind}.{names.env_of(cluster)}.{lane.partition}.{project}.>"
+    return f"{names.lane_prefix(cluster, lane)}{project}.>"

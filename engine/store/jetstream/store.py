@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import names
 from evenlane.engine.base.callbacks import call_all
@@ -32,6 +32,7 @@ from evenlane.engine.store.jetstream.publishing.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads
 from evenlane.engine.store.jetstream.watchdog import Watchdog
 from evenlane.engine.store.jetstream.writability import Writability
+from evenlane.engine.store.refusals import missing_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -143,24 +144,47 @@ class JetStreamStore:
         if queue_limit is not None:
             self._publisher.queue_limit = queue_limit
         self._is_prepared = True
-        env = names.env_of(self._cluster)
-        desired = [
-            streams.lane_config(env, lane, self._storage, self._replicas, self._window_s, self._publisher.queue_limit)
+        env, limit = names.env_of(self._cluster), self._publisher.queue_limit
+        shared = [
+            streams.lane_config(env, lane, self._storage, self._replicas, self._window_s, limit)
             for lane in lanes
-            if lane != names.DEAD
+            if lane.kind in ("lanes", "later")
         ]
-        desired.append(streams.dead_config(self._cluster, self._storage, self._replicas, self._window_s, self._keep_s))
-        desired.append(streams.settled_config(self._cluster, self._storage, self._replicas))
-        desired.append(streams.busy_config(env, self._storage, self._replicas))
-        desired.append(streams.meter_config(self._cluster, self._storage, self._replicas, self._meter_keep_s))
-        try:
-            self._replicas_of |= await await_call(streams.ensure(self._connection, desired))
-        except Refused as error:
-            raise ConfigError(f"NATS can't hold the streams: {error}") from error
+        shared.append(streams.busy_config(env, self._storage, self._replicas))
+        if names.subscription_of(self._cluster):
+            await self._ensure(shared, self._own_configs())
+        else:
+            await self._ensure([*shared, *self._own_configs()])
         self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._cluster)))
         if self._feeding is not self._connection and not self._kept_compared:  # a process that only puts needn't check
             self._kept_compared = True
             retention.compare(self._cluster, await self.dead_letters_kept(), self._keep_s)
+
+    def _own_configs(self) -> list[dict[str, Any]]:
+        """The configs of the streams that no other cluster uses."""
+        cluster, storage, replicas = self._cluster, self._storage, self._replicas
+        again = [streams.again_config(cluster, storage, replicas, self._window_s)]
+        return [
+            streams.settled_config(cluster, storage, replicas),
+            *(again if names.subscription_of(cluster) else []),
+            streams.dead_config(cluster, storage, replicas, self._window_s, self._keep_s),
+            streams.meter_config(cluster, storage, replicas, self._meter_keep_s),
+        ]
+
+    async def _ensure(self, desired: list[dict[str, Any]], required: Sequence[dict[str, Any]] = ()) -> None:
+        missing = partial(missing_stream, self._cluster)
+        try:
+            self._replicas_of |= await await_call(streams.ensure(self._connection, desired, required, missing))
+        except Refused as error:
+            raise ConfigError(f"NATS can't hold the streams: {error}") from error
+
+    async def create_own_streams(self) -> None:
+        assert names.subscription_of(self._cluster), "the streams of the unnamed subscription are created by `prepare`"
+        await self._ensure(self._own_configs())
+
+    async def delete_own_streams(self) -> None:
+        for stream in names.own_streams(self._cluster):
+            await await_call(streams.remove(self._connection, stream))
 
     async def _restore(self, lanes: Sequence[LaneId]) -> None:
         """Create streams that were deleted at runtime. A failure is reported as Lost, so that the caller retries."""
@@ -193,8 +217,7 @@ class JetStreamStore:
             self._reads.note_replicas(stream, info.replicas)
             return info.leader if info.replicas > 1 else None
 
-        env = names.env_of(self._cluster)
-        subjects = [f"later.{env}.{lane.partition}.*.*.*.{hour}" for hour in hours or ()]
+        subjects = [f"{names.lane_prefix(self._cluster, lane)}*.*.*.{hour}" for hour in hours or ()]
         source = FeedSource(stream, subjects, leader)
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
         feed = JetStreamFeed(self._feeding, self._budget, source, callbacks, start=start, until=until)
@@ -226,7 +249,9 @@ class JetStreamStore:
         return await self._reads.heads(lane, subject, start, limit)
 
     async def counts(self, lane: LaneId) -> dict[str, int]:
-        return (await self._reads.subjects(lane, ">")).counts
+        # (the stream of retries has messages of other partitions, too)
+        mine = f"{names.lane_prefix(self._cluster, lane)}>" if lane.kind == "again" else ">"
+        return (await self._reads.subjects(lane, mine)).counts
 
     async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         return await self._reads.count_by_subject(lane, project)

@@ -16,7 +16,7 @@ from evenlane.engine.store.jetstream.api.values import StreamInfo, StreamPage
 from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.store.jetstream.client.connection import Connection
@@ -81,6 +81,20 @@ def dead_config(cluster: str, storage: str, replicas: int, window_s: float, keep
     }
 
 
+def again_config(cluster: str, storage: str, replicas: int, window_s: float) -> dict[str, Any]:
+    """The config of the stream of a named subscription's retries and replays, which is like that of a delay stream."""
+    return {
+        "name": names.again_stream(cluster),
+        "subjects": [f"again.{cluster}.*.*.*.*.*"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "duplicate_window": int(window_s * _SECOND),
+        "allow_direct": True,
+        "max_consumers": -1,
+        **_SACRED,
+    }
+
+
 def settled_config(cluster: str, storage: str, replicas: int) -> dict[str, Any]:
     """The config of the settle log's stream. A checkpoint replaces all earlier records, by rollup of its subject."""
     return {
@@ -128,12 +142,22 @@ def meter_config(cluster: str, storage: str, replicas: int, keep_s: float) -> di
     }
 
 
-async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> dict[str, int]:
+async def ensure(
+    connection: Connection,
+    desired: Sequence[dict[str, Any]],
+    required: Sequence[dict[str, Any]] = (),
+    missing_error: Callable[[str], ConfigError] = ConfigError,
+) -> dict[str, int]:
     """Create missing streams, and check existing ones. Returns the replicas of each. Raises ConfigError, which names
     stream, setting and the right value.
+
+    Those of `required` are only checked: for the first that is missing, raises `missing_error(its name)`.
     """
     present = await _present(connection)
-    for config in desired:
+    for config in required:
+        if config["name"] not in present:
+            raise missing_error(config["name"])
+    for config in (*required, *desired):
         if config["name"] in present:
             check(config, queue_limit.strip_mark(present[config["name"]]))
     missing = [config for config in desired if config["name"] not in present]
@@ -149,7 +173,19 @@ async def ensure(connection: Connection, desired: Sequence[dict[str, Any]]) -> d
 
     await asyncio.gather(*(make(config) for config in missing))
     await queue_limit.adjust(connection, desired, present)
-    return {config["name"]: int(present.get(config["name"], config).get("num_replicas", 1)) for config in desired}
+    return {
+        config["name"]: int(present.get(config["name"], config).get("num_replicas", 1))
+        for config in (*required, *desired)
+    }
+
+
+async def remove(connection: Connection, name: str) -> None:
+    """Delete a stream, if it exists. Raises ApiError, TimeoutError, Disconnected."""
+    try:
+        await connection.api(f"STREAM.DELETE.{name}", timeout=30)
+    except ApiError as error:
+        if error.err_code != NO_STREAM:
+            raise
 
 
 async def _create(connection: Connection, config: dict[str, Any]) -> None:

@@ -27,7 +27,9 @@ _PAUSE_S = 0.05
 
 
 class MemoryFeed:
-    """A feed that runs until `close`, or until it has delivered up to `until`. `sink` may be replaced meanwhile."""
+    """A feed that runs until `close`, or until it has delivered up to `until`. `sink` may be replaced meanwhile. Only
+    messages whose subject begins with `prefix` are delivered.
+    """
 
     def __init__(
         self,
@@ -38,9 +40,10 @@ class MemoryFeed:
         start: int,
         until: int | None = None,
         hours: Sequence[int | str] | None = None,
+        prefix: str = "",
     ) -> None:
         self._store, self._stream, self._callbacks, self.sink = store, stream, callbacks, callbacks.sink
-        self._hours = frozenset(str(hour) for hour in hours or ())
+        self._hours, self._prefix = frozenset(str(hour) for hour in hours or ()), prefix
         self._last, self._until = start - 1, until
         self._lag = ByteLag()
         self._broken = ""
@@ -107,7 +110,7 @@ class MemoryFeed:
         """Deliver the next batch; False if there was no message."""
         size = 0
         for number in range(_BATCH):
-            message = stream.after(self._last, self._until, self._hours)
+            message = stream.after(self._last, self._until, self._hours, self._prefix)
             if message is None:
                 self._lag.require_body()  # it has caught up
                 return number > 0

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FULL_DISK = Unwritable("the server can't write: no space left on its disk", restart=True)
 
-_TOKENS = {"lanes": 6, "later": 7}  # number of tokens of a subject
+_TOKENS = {"lanes": 6, "later": 7, "again": 7}  # number of tokens of a subject
 
 
 class Unanswered(Exception):
@@ -45,7 +45,7 @@ class MemoryConnection(Protocol):
 
     def release(self) -> None: ...
 
-    def disturb(self, lane: LaneId, why: str) -> None: ...
+    def disturb(self, stream: str, why: str) -> None: ...
 
 
 class MemoryServer:
@@ -74,16 +74,27 @@ class MemoryServer:
 
     # ---- requests of connections
 
-    def prepare(self, cluster: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        env = names.env_of(cluster)
-        for name in [*(names.stream(env, lane) for lane in lanes), *names.other_streams(cluster)]:
-            if name not in self._streams:
-                self._streams[name] = self._make(name)
+    def prepare(self, cluster: str, lanes: Sequence[LaneId], queue_limit: int | None = None) -> str | None:
+        """Create missing streams. Nothing is done if one of a named subscription is missing: returns its name."""
+        env, own = names.env_of(cluster), names.own_streams(cluster)
+        if missing := [name for name in own if name not in self._streams]:
+            return missing[0]
+        self.create(*(names.stream(cluster, lane) for lane in lanes), *names.other_streams(cluster))
         if queue_limit is not None:
             self._queue_limits[env] = queue_limit
         for lane in lanes:
             if lane.kind == "lanes":
                 self._streams[names.stream(env, lane)].set_limit(self._queue_limits.get(env, -1))
+        return None
+
+    def create(self, *streams: str) -> None:
+        """Create those that don't exist."""
+        self._streams |= {name: self._make(name) for name in streams if name not in self._streams}
+
+    def delete(self, *streams: str) -> None:
+        """Delete those that exist."""
+        for name in streams:
+            self._streams.pop(name, None)
 
     def stream(self, name: str) -> MemoryStream:
         """Raises Lost if it doesn't exist."""
@@ -151,20 +162,21 @@ class MemoryServer:
         for store in stores or tuple(self.stores):
             store.join()
 
-    def replace(self, env: str, lane: LaneId) -> None:
+    def replace(self, cluster: str, lane: LaneId) -> None:
         """Delete the lane's stream and create it again: feeds break, sequences begin at 1."""
-        name = names.stream(env, lane)
+        name = names.stream(cluster, lane)
         self._streams[name] = self._make(name)
-        self._disturb(lane, "the stream was deleted")
+        self._disturb(name, "the stream was deleted")
 
-    def roll_back(self, env: str, lane: LaneId, to_sequence: int) -> None:
+    def roll_back(self, cluster: str, lane: LaneId, to_sequence: int) -> None:
         """Lose all messages after `to_sequence`; later messages get the same sequences again. It implies a change of
         leader, so incarnations grow.
         """
-        self.stream(names.stream(env, lane)).roll_back(to_sequence)
+        name = names.stream(cluster, lane)
+        self.stream(name).roll_back(to_sequence)
         for store in self.stores:
             store.elected()
-        self._disturb(lane, "another leader")
+        self._disturb(name, "another leader")
 
     def refuse(self, subject_prefix: str, error: Exception | None = None) -> None:
         """Make puts to such subjects raise `error` (Refused by default) until `accept`. The prefix "dead." means all
@@ -208,7 +220,7 @@ class MemoryServer:
         kind, cluster = words[0], words[1] if len(words) > 1 else ""
         name = ""
         if len(words) == _TOKENS.get(kind):
-            name = f"{kind.upper()}_{cluster}_{words[2]}"
+            name = names.stream_of(subject)
         elif kind == "dead" and len(words) == 3:
             name = names.dead_stream(cluster)
         elif kind == "busy" and len(words) == 3:
@@ -228,6 +240,6 @@ class MemoryServer:
         self._at = max(self.clock(), self._at + 1)
         return self._at
 
-    def _disturb(self, lane: LaneId, why: str) -> None:
+    def _disturb(self, stream: str, why: str) -> None:
         for store in self.stores:
-            store.disturb(lane, why)
+            store.disturb(stream, why)

@@ -15,7 +15,7 @@ from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.memory.feed import MemoryFeed
 from evenlane.engine.store.memory.pending_answers import PendingAnswers
 from evenlane.engine.store.memory.server import Unanswered
-from evenlane.engine.store.refusals import check_retention
+from evenlane.engine.store.refusals import check_retention, missing_stream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -80,7 +80,16 @@ class MemoryStore:
         self.cut()
 
     async def prepare(self, lanes: Sequence[LaneId], queue_limit: int | None = None) -> None:
-        await self._read(lambda: self.server.prepare(self._cluster, lanes, queue_limit))
+        missing = await self._read(lambda: self.server.prepare(self._cluster, lanes, queue_limit))
+        if missing is not None:
+            raise missing_stream(self._cluster, missing)
+
+    async def create_own_streams(self) -> None:
+        assert names.subscription_of(self._cluster), "the streams of the unnamed subscription are created by `prepare`"
+        await self._read(lambda: self.server.create(*names.own_streams(self._cluster)))
+
+    async def delete_own_streams(self) -> None:
+        await self._read(lambda: self.server.delete(*names.own_streams(self._cluster)))
 
     # ---- messages
 
@@ -112,7 +121,8 @@ class MemoryStore:
     ) -> MemoryFeed:
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
         stream = names.stream(self._cluster, lane)
-        feed = self._feed_type(self, stream, callbacks, start=start, until=until, hours=hours)
+        prefix = self._prefix_of(lane)
+        feed = self._feed_type(self, stream, callbacks, start=start, until=until, hours=hours, prefix=prefix)
         self._feeds[feed] = lane
         feed.task.add_done_callback(lambda _: self._feeds.pop(feed, None))
         return feed
@@ -150,17 +160,23 @@ class MemoryStore:
     def lane(self, lane: LaneId) -> MemoryStream:
         return self.server.stream(names.stream(self._cluster, lane))
 
+    def _prefix_of(self, lane: LaneId) -> str:
+        """What the lane's subjects begin with, if its stream has messages of other partitions, too."""
+        return names.lane_prefix(self._cluster, lane) if lane.kind == "again" else ""
+
     async def state(self, lane: LaneId) -> LaneState:
         """The state of a lane's stream. A stream that doesn't exist (any more) is created."""
 
         def read() -> LaneState:
-            self.server.prepare(self._cluster, [lane])
+            missing = self.server.prepare(self._cluster, [lane])
+            if missing is not None:
+                raise Lost(str(missing_stream(self._cluster, missing)))
             return self.lane(lane).state()
 
         return await self._read(read)
 
     async def counts(self, lane: LaneId) -> dict[str, int]:
-        return await self._read(lambda: self.lane(lane).counts())
+        return await self._read(lambda: self.lane(lane).counts(self._prefix_of(lane)))
 
     async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         place = 2 if lane.kind == "dead" else 3
@@ -170,7 +186,8 @@ class MemoryStore:
                 stream = self.lane(lane)
             except Lost:
                 return SubjectCounts({}, 0)
-            counts = {subject: n for subject, n in stream.counts().items() if subject.split(".")[place] == project}
+            every = stream.counts(self._prefix_of(lane)).items()
+            counts = {subject: n for subject, n in every if subject.split(".")[place] == project}
             return SubjectCounts(counts, stream.state().last)
 
         return await self._read(read)
@@ -254,10 +271,10 @@ class MemoryStore:
         """The stream has another leader."""
         self.incarnation += 1
 
-    def disturb(self, lane: LaneId, why: str) -> None:
-        """Break this lane's feeds."""
-        for feed, of in list(self._feeds.items()):
-            if of == lane:
+    def disturb(self, stream: str, why: str) -> None:
+        """Break this stream's feeds."""
+        for feed, lane in list(self._feeds.items()):
+            if names.stream(self._cluster, lane) == stream:
                 feed.disturb(why)
 
     def release(self) -> None:

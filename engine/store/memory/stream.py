@@ -58,19 +58,22 @@ class MemoryStream:
         elif self.limit > 0:
             self.limit = max(self.limit, limit)
 
-    def after(self, sequence: int, until: int | None, hours: Container[str]) -> Stored | None:
-        """The next message above `sequence`, up to `until`; with `hours`, the next one whose subject ends
-        in one of them.
+    def after(self, sequence: int, until: int | None, hours: Container[str], prefix: str = "") -> Stored | None:
+        """The next message above `sequence`, up to `until`, whose subject begins with `prefix`; with `hours`, the next
+        one whose subject ends in one of them, too.
         """
         end = self.last if until is None else min(until, self.last)
         for candidate in range(max(sequence + 1, self.first), end + 1):
             found = self.messages.get(candidate)
-            if found is not None and (not hours or found.subject.rpartition(".")[2] in hours):
+            if found is None or not found.subject.startswith(prefix):
+                continue
+            if not hours or found.subject.rpartition(".")[2] in hours:
                 return found
         return None
 
-    def counts(self) -> dict[str, int]:
-        return dict(Counter(message.subject for message in self.messages.values()))
+    def counts(self, prefix: str = "") -> dict[str, int]:
+        """The number of messages by subject, of the subjects that begin with `prefix`."""
+        return dict(Counter(each.subject for each in self.messages.values() if each.subject.startswith(prefix)))
 
     def sequences(self, subject: str, start: int = 1) -> list[int]:
         return [s for s, message in self.messages.items() if s >= start and message.subject == subject]

@@ -11,6 +11,7 @@ from tests.contract.store.lanes import LaneContract
 from tests.contract.store.limits import LimitContract
 from tests.contract.store.log import LogContract
 from tests.contract.store.outages import OutageContract
+from tests.contract.store.own_streams import OwnStreamContract
 from tests.contract.store.puts import PutContract
 from tests.contract.store.writing import WritingContract
 
@@ -27,5 +28,6 @@ class StoreContract(
     OutageContract,
     BusyContract,
     WritingContract,
+    OwnStreamContract,
 ):
     """The whole contract."""

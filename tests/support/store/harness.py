@@ -20,6 +20,7 @@ from tests.support.until import until
 LANE = LaneId("lanes", 3)
 OTHER = LaneId("lanes", 4)
 LATER = LaneId("later", 3)
+AGAIN = LaneId("again", 3)
 
 _UNLIMITED = resource.RLIM_INFINITY
 
@@ -37,6 +38,9 @@ class StoreHarness(Protocol):
     env: str
     store: Store
     second: Store
+
+    def another_of(self, cluster: str) -> Store:
+        """A connection for another cluster, not open yet."""
 
     async def outage(self) -> None:
         """End the store without warning (kill -9); returns when both connections have noticed."""
@@ -69,6 +73,9 @@ class MemoryStoreHarness:
         await self.store.prepare([LANE, OTHER, LATER])
         return self
 
+    def another_of(self, cluster: str) -> MemoryStore:
+        return MemoryStore(self.server, cluster)
+
     async def outage(self) -> None:
         self.server.disconnect()
 
@@ -99,7 +106,10 @@ class JetStreamHarness:
         self.store, self.second = self.another(), self.another()
 
     def another(self, **options) -> JetStreamStore:
-        return JetStreamStore(NatsOptions(servers=(self.server.url,)), self.env, **(self._options | options))
+        return self.another_of(self.env, **options)
+
+    def another_of(self, cluster: str, **options) -> JetStreamStore:
+        return JetStreamStore(NatsOptions(servers=(self.server.url,)), cluster, **(self._options | options))
 
     async def open(self) -> "JetStreamHarness":
         for store in (self.store, self.second):

@@ -28,8 +28,28 @@ def test_named_subscription_shares_the_messages_and_has_the_rest_for_itself() ->
     assert names.stream(cluster, BUSY) == "BUSY_online"
     assert names.stream(cluster, DEAD) == "DEAD_online_audit"
     assert names.settled_stream(cluster) == "SETTLED_online_audit"
+    assert names.stream(cluster, LaneId("again", 5)) == "AGAIN_online_audit"
     assert names.meter_stream(cluster) == "METER_online_audit"
     assert names.key(cluster, "owners", 5) == "/evenlane/online/subscription/audit/owners/5"
+
+
+def test_retries_of_a_named_subscription_have_a_stream_of_their_own() -> None:
+    """K10: of all partitions; those of the unnamed subscription stay in its delay streams."""
+    subject = names.retry_subject("online_audit", 5, "acme", 0, "mid", 497_222)
+    assert subject == "again.online_audit.5.acme.0.mid.497222"
+    assert names.stream_of(subject) == "AGAIN_online_audit"
+    assert subject.startswith(names.lane_prefix("online_audit", LaneId("again", 5)))
+    assert names.settled_subject("online_audit", LaneId("again", 5)) == "settled.online_audit.again.5"
+    unnamed = names.retry_subject("online", 5, "acme", 0, "mid", 497_222)
+    assert unnamed == names.later_subject("online", 5, "acme", 0, "mid", 497_222)
+
+
+def test_own_streams_are_those_of_a_named_subscription() -> None:
+    """K10: they are created and deleted with it, and with no other."""
+    own = ("SETTLED_online_audit", "AGAIN_online_audit", "DEAD_online_audit", "METER_online_audit")
+    assert names.own_streams("online_audit") == own
+    assert set(own) == {*names.other_streams("online_audit")} - {"BUSY_online"}
+    assert names.own_streams("online") == ()
 
 
 @pytest.mark.parametrize("name", ["au_dit", "", "a" * 65, "-a", "a.b", "a/b", "ä"])
