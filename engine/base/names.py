@@ -13,6 +13,9 @@ from evenlane.engine.errors import InvalidName
 PREFIX = "/evenlane"
 Kind = Literal["lanes", "later", "again", "dead", "busy"]
 
+SHARED_KINDS: tuple[Kind, Kind] = ("lanes", "later")
+"""The kinds of streams that all subscriptions read."""
+
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")

@@ -29,6 +29,7 @@ from evenlane.engine.node.partitions.owned_partitions import OwnedPartitions
 from evenlane.engine.node.partitions.partition import PartitionContext
 from evenlane.engine.node.partitions.queue_resolver import QueueResolver
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
+from evenlane.engine.node.partitions.registry_adoption import RegistryAdoption
 from evenlane.engine.node.queues.owned_lanes import OwnedLanes
 from evenlane.engine.node.queues.payload_memory import PayloadMemory
 from evenlane.engine.node.queues.ready_queues import ReadyQueues
@@ -37,6 +38,7 @@ from evenlane.engine.node.queues.withheld import WithheldProjects
 from evenlane.engine.node.settle.completion import CompletionHandler
 from evenlane.engine.node.settle.failure_log import FailureLog
 from evenlane.engine.node.settle.outcomes import FailureHandler
+from evenlane.engine.node.settle.removal_bound import RemovalBound
 from evenlane.engine.node.settle.settlement import MessageSettlement
 from evenlane.engine.node.settle.settler import Settler
 from evenlane.engine.node.settle.stream_verifier import StreamVerifier
@@ -120,6 +122,7 @@ class NodeParts(NodeEvents, ABC):
         self._unreadable = unreadable or UnreadableRecords(Troubles())
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
         self.clock = StoreClock(store, self.times)
+        self._bound = RemovalBound(store, cluster)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
         self._failure_log = FailureLog(
             error_texts=error_texts, on_dead=tracer.on_dead_letter if tracer is not None else None
@@ -175,12 +178,12 @@ class NodeParts(NodeEvents, ABC):
         )  # fmt: skip
         self.verifier = StreamVerifier(self.store, self.settlement, self)
         truncator = StreamTruncator(
-            self.store, self.verifier, self.settlement, self.trusted, self,
+            self.store, self.verifier, self.settlement, self.trusted, self, self._bound,
             limited=self.cluster_config.max_queue_backlog is not None, purge_interval_s=purge_interval,
             pinned_for=self._tuning.pinned_for,
         )  # fmt: skip
         self.settler = Settler(
-            self.store, settle_interval, self.dirty, self.verifier, truncator, self.signal, self,
+            self.store, settle_interval, self.dirty, self.verifier, truncator, self._bound, self.signal, self,
             most=max(_LEAST_FULL, 4 * self._concurrency),
         )  # fmt: skip
 
@@ -190,12 +193,13 @@ class NodeParts(NodeEvents, ABC):
         resolver = QueueResolver(self.cluster, bands, self.queues, self.ready, self.failures, self._failure_log)
         context = PartitionContext(
             self.store, self.limits, bands, resolver, self.ready, self.eligibility, self.verifier, self.settler,
-            self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store), self._tuning,
+            self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store), self._bound, self._tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,
             self.counters, self.clock, self._unreadable,
         )  # fmt: skip
+        self.registry = RegistryAdoption(self._bound, self.owned, self.settler)
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 
     def _build_dispatcher(self) -> None:

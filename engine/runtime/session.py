@@ -15,6 +15,7 @@ from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.ownership.membership import Membership
 from evenlane.engine.cluster.subscriptions.registry import check_active
+from evenlane.engine.cluster.subscriptions.seen_publisher import SeenPublisher
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.errors import EvenlaneError, NodeIdInUse, Unreachable
 from evenlane.engine.node.node import Node
@@ -163,12 +164,18 @@ class Session:
         self.membership = membership = Membership(
             process.coordination, process.settings.cluster, process.id, lease, node.owned,
             partitions=cluster.config.partitions, records=process.records, moves=process.moves,
+            registry=lambda: cluster.registry.view,
             ownership=process.ownership, unreadable=process.unreadable,
             on_plan=self._status.on_carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
         )  # fmt: skip
         node.trust(lease.trusted_until)
         await node.start()
+        seen = SeenPublisher(
+            process.coordination, process.settings.cluster, process.id, lease.id, cluster.registry, node.registry
+        )
+        resources.push_async_callback(seen.close)
         resources.push_async_callback(self._stop_node, node, membership)
+        seen.open()  # before any partition is claimed
         membership.start()
         await self._wait_until_over(membership)
         if not self._over.is_set():

@@ -56,7 +56,7 @@ ASKED = (b"busy.online.me", b"busy.online.\xff", b"dead.online.acme", b"dead.onl
          b"shares.online.told", b"shares.online.asked", b"shares.online.node.node-a", b"ask.online.why.acme",
          b"ask.online.why.\xff", b"ask.online.overview", b"ask.online.empty", b"ask.online.drop.acme",
          b"backlog.online.me", b"settled.online.lanes.99", b"settled.online.\xff.3")  # fmt: skip
-UNKNOWN = b"\x93\x02\x01\x01"  # a settle record of version 2, under an unknown epoch
+UNKNOWN = b"\x93\x03\x01\x01"  # a settle record of version 3, under an unknown epoch
 SETTLED = [b"settled.online.%b.%d" % (kind, number) for kind in (b"lanes", b"later") for number in range(8)]
 
 

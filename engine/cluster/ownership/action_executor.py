@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.ownership.partition_host import PartitionHost
     from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
     from evenlane.engine.cluster.record_reader import RecordReader
+    from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.lane.handoff_state import HandoffState
     from evenlane.ring.coordination.ports import Coordination
     from evenlane.ring.membership.actions import Action
@@ -63,6 +64,7 @@ class ActionExecutor:
         member: Member,
         *,
         records: RecordReader,
+        registry: Callable[[], RegistryView],
         moves: Counter[str],
         ownership: OwnershipDisagreement,
         unreadable: UnreadableRecords,
@@ -76,7 +78,7 @@ class ActionExecutor:
         self._concurrency = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
         self._lease = lease.id
-        self.keys = OwnerKeys(coordination, cluster, node_id, lease.id, records, self._concurrency)
+        self.keys = OwnerKeys(coordination, cluster, node_id, lease.id, records, self._concurrency, registry)
         self.publisher = HandoffPublisher(coordination, cluster, node_id, lease.id, self._on_end)
         self._receiver = HandoffReceiver(coordination, cluster, host, records, self._on_end, self._is_owned)
         self.opener = ClaimedPartitionOpener(

@@ -16,6 +16,7 @@ from evenlane.engine.cluster.ownership.action_executor import ActionExecutor
 from evenlane.engine.cluster.ownership.disagreement import OwnershipDisagreement
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.cluster.prefix_watch import PrefixWatch
+from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.ring.coordination.ports import CoordinationError
 from evenlane.ring.membership.member import Member
 from evenlane.ring.membership.owner_keys import Owner
@@ -53,6 +54,7 @@ class Membership:
         *,
         partitions: int,
         records: RecordReader,
+        registry: Callable[[], RegistryView] = RegistryView,
         moves: Counter[str] | None = None,
         ownership: OwnershipDisagreement | None = None,
         unreadable: UnreadableRecords | None = None,
@@ -67,7 +69,7 @@ class Membership:
         self.member = Member(lease.id, lease.trusted_until, clear_after=3 * lease.ttl * _SECOND)
         self._executor = ActionExecutor(
             coordination, cluster, node_id, lease, host, self.member,
-            records=records, moves=Counter() if moves is None else moves, ownership=self._ownership,
+            records=records, registry=registry, moves=Counter() if moves is None else moves, ownership=self._ownership,
             unreadable=unreadable, on_plan=on_plan, on_lost=on_lost, on_fatal=on_fatal,
         )  # fmt: skip
         self._keys = self._executor.keys

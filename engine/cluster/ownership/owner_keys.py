@@ -10,6 +10,7 @@ import structlog
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.ownership.epochs import Epochs
+from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.ring.coordination.ports import (
     Absent,
     CoordinationError,
@@ -55,7 +56,8 @@ class _Unwritten(NamedTuple):
 
 
 class OwnerKeys:
-    """Manages owner keys for one session, under one lease. `concurrency` limits concurrent transactions.
+    """Manages owner keys for one session, under one lease. `concurrency` limits concurrent transactions; `registry()`
+    returns the registry of subscriptions that the node goes by.
 
     A partition is identified by its number and `created`, the create-revision of its owner key; its epoch is `created`
     plus the base of its claim. Invariants: `_claims` has this node's last claim of a partition, successful or not;
@@ -71,9 +73,10 @@ class OwnerKeys:
         lease: int,
         records: RecordReader,
         concurrency: asyncio.Semaphore,
+        registry: Callable[[], RegistryView] = RegistryView,
     ) -> None:
         self._coordination, self._cluster, self._id, self._lease = coordination, cluster, node_id, lease
-        self._records, self._concurrency = records, concurrency
+        self._records, self._concurrency, self._registry = records, concurrency, registry
         self._epochs = Epochs(coordination, cluster, lease, records)
         self._claims: dict[int, EpochClaim] = {}
         self._bases: dict[tuple[int, int], int] = {}
@@ -135,8 +138,9 @@ class OwnerKeys:
     # ---- transactions
 
     async def claim(self, partition: int, plan_revision: int) -> int:
-        """Create the owner key if it doesn't exist and the node's plan has this mod-revision. Returns the
-        create-revision, 0 if the claim was refused. Raises WentBack, LeaseGone, CoordinationError, NewerFormat.
+        """Create the owner key if it doesn't exist, the node's plan has this mod-revision, and the node goes by the
+        newest registry of subscriptions. Returns the create-revision, 0 if the claim was refused. Raises WentBack,
+        LeaseGone, CoordinationError, NewerFormat.
         """
         key = self.key(partition)
         plan = ModifiedAt(names.key(self._cluster, "plan", self._id), plan_revision)
@@ -145,7 +149,8 @@ class OwnerKeys:
         self._claims[partition] = claim
         record = OwnerRecord(id=self._id, base=claim.base, before=[*claim.before])
         owner = PutKey(key, encode(record), self._lease)
-        result = await self._coordination.txn([Absent(key), plan, claim.condition], [owner, claim.put])
+        registry = self._registry().compare(names.env_of(self._cluster))
+        result = await self._coordination.txn([Absent(key), plan, claim.condition, registry], [owner, claim.put])
         if result.revision < seen:
             raise WentBack(result.revision)
         if not result.succeeded:

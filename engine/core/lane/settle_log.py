@@ -44,6 +44,8 @@ class SettleLog:
     - At most one append is under way: `_sending`. Further changes collect in `unsynced` and in the marks.
     - `position` is the log's end as this owner knows it, `durable_number` the number of the last record that is known
       to be stored. Numbers are never reused, or a late acknowledgement could pass for another record's.
+    - `logged_watermark` is that of the last record that is known to be stored, and `logged_at` (monotonic ns) when that
+      became known.
     - Once `closed` is set, the last record says that the epoch has ended cleanly, and nothing is appended any more.
     """
 
@@ -61,12 +63,18 @@ class SettleLog:
         self._since = 0
         self._sending: Append | None = None
         self._appends = 0
+        self.logged_watermark = self.logged_at = 0
         self.checkpoint_due = True
 
     @property
     def has_begun(self) -> bool:
         """Whether the log has a record of this epoch."""
         return self.durable_number > 0
+
+    @property
+    def lacks_watermark(self) -> bool:
+        """Whether the watermark has risen since the last record: each record has that of before its own messages."""
+        return self._removal.durable_watermark > self.logged_watermark
 
     @property
     def may_have_begun(self) -> bool:
@@ -179,11 +187,12 @@ class SettleLog:
         sequences = {*marked, *marks.of} if self.checkpoint_due else marked
         return marked, pack_marks(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
 
-    def on_append(self, append: Append) -> None:
+    def on_append(self, append: Append, now: int = 0) -> None:
         """The append is stored: its messages will not be handled again."""
         if append is not self._sending:
             return
         self._sending = None
+        self.logged_watermark, self.logged_at = append.record.watermark, now
         self.durable_number = append.record.number
         self.closed = bool(append.record.clean)
         self._settled.add_sorted(append.sequences)

@@ -11,9 +11,9 @@ clean, lease].
 - `horizon` and `clean` (engine/core/lane/crash_horizon.py) and `lease` were added later: records of older releases lack
   them, and older releases ignore them.
 
-A record has version 2 as long as the environment has named subscriptions, else 1; the fields are the same. Releases that
-know only version 1 remove messages without asking whether other subscriptions still need them, so they must not become
-owners.
+A record has version 2 as long as the environment has named subscriptions, else 1; the fields are the same. Releases
+that know only version 1 remove messages without asking whether other subscriptions still need them, so they must not
+become owners.
 
 In every version, a record is an array that begins with version, epoch and number. An older release can thus tell
 whether a record that it can't read was written by a newer release, or can't have been written by any node (`fold`).
@@ -22,6 +22,7 @@ whether a record that it can't read was written by a newer release, or can't hav
 from typing import Annotated, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
@@ -75,9 +76,9 @@ class UnknownVersion(ConfigError):
         self.record, self.index = record, index
         at, delete = f" (stream {stream}, sequence {sequence})", f": `nats stream rmm {stream} {sequence}`"
         super().__init__(
-            f"the settle log holds a record of version {record.version}, and this release knows only {SHARED_VERSION} and older"
-            f"{at if stream else ''}: run the release that wrote it, or a newer one; if no node of yours wrote it,"
-            f" delete it{delete if stream else ''} (what it alone settles is handled again)"
+            f"the settle log holds a record of version {record.version}, and this release knows versions up to"
+            f" {SHARED_VERSION}{at if stream else ''}: run the release that wrote it, or a newer one; if no node of"
+            f" yours wrote it, delete it{delete if stream else ''} (what it alone settles is handled again)"
         )
 
 
@@ -86,8 +87,9 @@ _decoder = msgspec.msgpack.Decoder(SettleRecord)
 _beginning = msgspec.msgpack.Decoder(_Beginning)
 
 
-def encode(record: SettleRecord) -> bytes:
-    return _encoder.encode(record)
+def encode(record: SettleRecord, version: int = 0) -> bytes:
+    """Encode a record, as one of this `version` if that is given."""
+    return _encoder.encode(replace(record, version=version) if version not in (0, record.version) else record)
 
 
 def decode(raw: bytes) -> SettleRecord:

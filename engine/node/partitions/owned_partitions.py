@@ -80,6 +80,10 @@ class OwnedPartitions:
         """
         return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.has_begun]
 
+    def list_all_lanes(self) -> list[FedLane]:
+        """The lanes of all partitions, also of those that are being opened or handed off."""
+        return [lane for each in (*self.partitions.values(), *self._closing) for lane in each.both]
+
     def feed_again(self, lane: FedLane) -> None:
         """Feed a lane from the start, after its stream was replaced. A lane that is being handed off still settles, so
         it counts, too.

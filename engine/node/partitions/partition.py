@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evenlane.engine.node.partitions.queue_resolver import QueueResolver
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
+    from evenlane.engine.node.settle.removal_bound import RemovalBound
     from evenlane.engine.node.settle.settler import Settler
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
     from evenlane.engine.node.tuning import NodeTuning
@@ -54,6 +55,7 @@ class PartitionContext:
     due: DueReleaser
     busy: Callable[[], Awaitable[list[BusyRecord]]]
     ahead: ReadAhead
+    bound: RemovalBound
     tuning: NodeTuning
 
 
@@ -100,10 +102,14 @@ class Partition:
         being delivered; a large backlog follows after `catch_up`, and delayed messages after `complete`. `known`,
         `repeated`: see `recover`. Raises Fenced, Lost.
         """
-        held = list(held)
+        held, context = list(held), self._context
         recovered = await _gather_all(
-            recover(self._store, lane, self._context.busy, held, known, repeated=repeated) for lane in self.both
-        )
+            recover(
+                self._store, lane, context.busy, held, known,
+                repeated=repeated, version=lambda: context.bound.record_version,
+            )
+            for lane in self.both
+        )  # fmt: skip
         for lane, (_, parts) in zip(self.both, recovered, strict=True):
             await self.previous_owners.hold(lane, parts)  # both streams: a key may be out in one and wait in the other
         await self._lane_feeds.begin(recovered[0][0])

@@ -46,6 +46,7 @@ async def recover(
     known: Collection[PastOwner] | None = None,
     *,
     repeated: bool = True,
+    version: Callable[[], int] = lambda: settle_record.VERSION,
 ) -> tuple[LaneState, list[HeldLane]]:
     """Take a lane over: read its log, and append a checkpoint, which fences the last owner. Returns the stream's state,
     and what previous owners say of this very stream. Raises Fenced, Lost.
@@ -57,7 +58,7 @@ async def recover(
 
     `known` are the owners that have ended, as etcd or this node knows; None: all. Raises UnknownEpoch if the log's
     owner is none of them, or its epoch isn't below the lane's. `repeated`: the log may already have a record of the
-    lane's own epoch.
+    lane's own epoch. `version()` returns the version that records get now.
     """
     while True:
         incarnation = store.incarnation
@@ -87,7 +88,7 @@ async def recover(
         for epoch, part in parts.items():
             lane.hold(epoch, part.running, part.done)
         lane.verified = incarnation
-        if await _fence(store, lane, position):
+        if await _fence(store, lane, position, version):
             return state, [*parts.values()]
 
 
@@ -146,7 +147,7 @@ def _check_holders(lane: Lane, epochs: Iterable[int], known: Collection[PastOwne
             )
 
 
-async def _fence(store: Store, lane: Lane, position: int) -> bool:
+async def _fence(store: Store, lane: Lane, position: int, version: Callable[[], int]) -> bool:
     """Append the first record of this epoch. False if the log that was read is out of date, or another owner is still
     writing.
     """
@@ -157,12 +158,11 @@ async def _fence(store: Store, lane: Lane, position: int) -> bool:
         append = lane.next_append(now_ns(), fence=True)  # an empty record of the new epoch is a fence as well
     assert append is not None, "a lane that has just recovered can always be cut"
     try:
-        lane.log.position = await store.append_log(
-            lane.id, settle_record.encode(append.record), position, checkpoint=append.record.checkpoint
-        )
+        raw = settle_record.encode(append.record, version())
+        lane.log.position = await store.append_log(lane.id, raw, position, checkpoint=append.record.checkpoint)
     except LogMoved:
         return False
-    lane.log.on_append(append)
+    lane.log.on_append(append, now_ns())
     return True
 
 

@@ -1,4 +1,8 @@
-"""Writes settle logs: one guarded append per dirty lane and interval. Then the truncator removes what is durable."""
+"""Writes settle logs: one guarded append per dirty lane and interval. Then the truncator removes what is durable.
+
+If the owners of another cluster remove the messages, they go by the watermarks in these logs. So when a lane has become
+idle, an empty record follows, because the last one has the watermark of before its own messages.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.lane.settle_log import Append
     from evenlane.engine.core.ports import Store
+    from evenlane.engine.node.settle.removal_bound import RemovalBound
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
     from evenlane.engine.node.settle.truncator import StreamTruncator
     from evenlane.engine.node.signals.dirty_lanes import DirtyLanes
@@ -36,6 +41,7 @@ _SECOND = 1_000_000_000
 _NEVER = 1 << 62  # ns
 _PAUSE_S = 0.2
 _LOOK_S = 0.02
+_IDLE = _SECOND  # the time after which a lane is idle
 
 
 class Settler:
@@ -58,13 +64,14 @@ class Settler:
         dirty: DirtyLanes,
         verifier: StreamVerifier,
         truncator: StreamTruncator,
+        bound: RemovalBound,
         signal: WorkSignal,
         events: NodeEvents,
         most: int,
     ) -> None:
         self._store, self._interval, self._dirty = store, interval_s, dirty
         self._verifier, self._signal, self._events = verifier, signal, events
-        self._dirty_lanes, self.truncator = dirty.lanes, truncator
+        self._dirty_lanes, self.truncator, self._bound = dirty.lanes, truncator, bound
         self._appending = LaneTasks(events)
         self._task: asyncio.Task[None] | None = None
         self._most_wait = int(interval_s * _SECOND) + _SECOND  # ns
@@ -150,7 +157,14 @@ class Settler:
             await asyncio.sleep(self._interval)
             self._flush()
             self._usual, self._written = max(self._written, self._usual * 7 // 8), 0
+            if self._bound.is_publisher:
+                self._publish_watermarks(now_ns())
             self.truncator.step()
+
+    def _publish_watermarks(self, now: int) -> None:
+        for lane in list(self.truncator.lanes):
+            if lane.log.lacks_watermark and now - lane.log.logged_at >= _IDLE:
+                self._append(lane, now, fence=True)
 
     def _flush(self) -> None:
         now, oldest = now_ns(), _NEVER
@@ -184,7 +198,7 @@ class Settler:
         if append is None:
             return
         self._written += len(append.sequences)
-        raw = settle_record.encode(append.record)
+        raw = settle_record.encode(append.record, self._bound.record_version)
         if append.record.checkpoint and len(raw) > self._store.max_payload - HEADERS:
             lane.log.withdraw(append)
             lane.log.defer_checkpoint()
@@ -217,7 +231,7 @@ class Settler:
 
     def _on_durable(self, lane: Lane, append: Append) -> None:
         before = lane.removal.durable_watermark
-        lane.log.on_append(append)
+        lane.log.on_append(append, now_ns())
         self._ease()
         self.truncator.watch(lane, moved=lane.removal.durable_watermark > before)
 

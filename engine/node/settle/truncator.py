@@ -1,4 +1,8 @@
-"""Removes settled messages from their streams: purges up to the watermark, and deletes what stays pinned above it."""
+"""Removes settled messages from their streams: purges up to the watermark, and deletes what stays pinned above it.
+
+While other subscriptions need the messages, too, a shared stream is purged only up to the lowest of all watermarks, and
+nothing is deleted above it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,14 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.settle.lane_tasks import LaneTasks
+from evenlane.engine.node.settle.removal_bound import is_own_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import Store
+    from evenlane.engine.node.settle.removal_bound import RemovalBound
     from evenlane.engine.node.settle.settlement import MessageSettlement
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
     from evenlane.engine.node.signals.events import NodeEvents
@@ -33,12 +39,16 @@ _PINNED_FOR_LIMITED = _SECOND
 _DELETES_PER_S_LIMITED = 10_000
 _DELETES_AT_ONCE = 64
 _PAUSE_S = 0.2
+_LONGEST_WAIT = 10 * _SECOND  # between two looks at what holds a purge up
 
 
 class StreamTruncator:
     """Removes the settled messages of lanes. Each lane is purged at most once per `purge_interval_s`. A watermark that
     doesn't move for `pinned_for` (ns) is pinned: settled messages above it are deleted one by one. `limited`: queues
-    have a limit, so both happen sooner.
+    have a limit, so both happen sooner. `bound` says what other subscriptions allow.
+
+    Invariant: `_waits` has the lanes whose last purge was held up by other subscriptions, and how long (ns) the next
+    one waits; it doubles each time.
     """
 
     def __init__(
@@ -48,6 +58,7 @@ class StreamTruncator:
         settlement: MessageSettlement,
         trust: LeaseTrust,
         events: NodeEvents,
+        bound: RemovalBound,
         *,
         limited: bool,
         purge_interval_s: float,
@@ -58,6 +69,8 @@ class StreamTruncator:
         self.pinned_for = _PINNED_FOR_LIMITED if limited else pinned_for
         self.lanes: dict[Lane, int] = {}  # to be looked at; since when (monotonic ns) the watermark is where it is
         self.tasks = LaneTasks(events)
+        self._bound = bound
+        self._waits: dict[Lane, int] = {}
         self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
 
     def watch(self, lane: Lane, *, moved: bool) -> None:
@@ -68,24 +81,32 @@ class StreamTruncator:
     def discard(self, lane: Lane) -> None:
         """Remove nothing more from this lane."""
         self.lanes.pop(lane, None)
+        self._waits.pop(lane, None)
+        self._bound.discard(lane)
         self.tasks.cancel(lane)
 
     def step(self) -> None:
         """Start the next removal of each lane for which one is due; at most one runs per lane."""
         now = now_ns()
         for lane, since in list(self.lanes.items()):
-            if lane in self.tasks.by_lane:
-                continue
-            if lane.removal.durable_watermark > lane.removal.purged:
-                if now - lane.removal.last_purge >= self._purge_interval:
-                    self._remove(lane, partial(self._purge, lane, now))
-            elif lane.id.kind == "later" or now - since > self.pinned_for:
-                if erasable := lane.removal.choose_erasable(_DELETES_AT_ONCE * 4):
-                    self._remove(lane, partial(self._erase, lane, erasable))
-                elif lane.removal.last_probe < since and lane.id.kind == "lanes":
-                    self._remove(lane, partial(self._probe, lane, now))
-                elif not lane.log.unsynced_count:
-                    del self.lanes[lane]
+            if lane not in self.tasks.by_lane:
+                self._step(lane, since, now)
+
+    def _step(self, lane: Lane, since: int, now: int) -> None:
+        removal, is_own = lane.removal, is_own_stream(lane)
+        if removal.durable_watermark > removal.purged and (is_own or not self._bound.is_publisher):
+            if now - removal.last_purge >= self._waits.get(lane, self._purge_interval):
+                self._remove(lane, partial(self._purge, lane, now))
+            return
+        if lane.id.kind == "lanes" and now - since <= self.pinned_for:
+            return
+        may_erase = is_own or not self._bound.is_shared
+        if may_erase and (erasable := removal.choose_erasable(_DELETES_AT_ONCE * 4)):
+            self._remove(lane, partial(self._erase, lane, erasable))
+        elif removal.last_probe < since and lane.id.kind == "lanes":
+            self._remove(lane, partial(self._probe, lane, now))
+        elif not (lane.log.unsynced_count or (self._bound.is_publisher and lane.log.lacks_watermark)):
+            del self.lanes[lane]
 
     def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Carry out a removal right after verifying that the stream is still the one for which the removal was planned:
@@ -112,6 +133,14 @@ class StreamTruncator:
     async def _purge(self, lane: Lane, now: int) -> None:
         lane.removal.last_purge = now
         watermark, generation = lane.removal.durable_watermark, lane.generation
+        if not is_own_stream(lane) and self._bound.is_shared:
+            watermark = await self._bound.find_watermark(lane)
+            if not self._is_same(lane, generation) or not self._trust.is_held():
+                return
+            if watermark <= lane.removal.purged:
+                self._waits[lane] = min(_LONGEST_WAIT, 2 * self._waits.get(lane, self._purge_interval))
+                return
+        self._waits.pop(lane, None)
         await self._store.purge(lane.id, watermark + 1)
         if lane.generation == generation:
             lane.removal.purged = watermark

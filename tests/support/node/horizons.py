@@ -17,7 +17,7 @@ class Horizons(PoisonWorld):
         super().__init__(**topics)
         self.record_reads = 0
 
-    def new_store(self):
+    def new_store(self, cluster="online"):
         store = super().new_store()
         busy = store.busy
 

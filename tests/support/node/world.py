@@ -93,7 +93,7 @@ class World:
 
     async def idle_node(self, handler: Callable[[Any], Any] | None = None, **options: Any) -> Node:
         """A node that owns nothing. `routes` are those of an application, in place of one handler."""
-        store = self.new_store()
+        store = self.new_store(options.get("cluster", "online"))
         await store.open()
         options = {
             "concurrency": 8,
@@ -108,9 +108,9 @@ class World:
         await node.start()
         return node
 
-    def new_store(self) -> MemoryStore:
+    def new_store(self, cluster: str = "online") -> MemoryStore:
         """The store of another node."""
-        return MemoryStore(self.server, "online")
+        return MemoryStore(self.server, cluster)
 
     def opening(self, node: Node) -> list[asyncio.Task[None]]:
         """Tasks in which the node takes over all partitions, each named by its number."""

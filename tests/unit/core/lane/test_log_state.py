@@ -12,10 +12,10 @@ from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
 from tests.unit.core.records.settle_records import newer, record
 
 
-@pytest.mark.parametrize("raw", [encode(record(version=2)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
+@pytest.mark.parametrize("raw", [encode(record(version=3)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
 def test_record_of_newer_version_is_refused_with_its_number(raw):
     """L, F4: a node must not guess at records of a newer release."""
-    with pytest.raises(UnknownVersion, match=r"version (2|1000), and this release knows only 1: run the release"):
+    with pytest.raises(UnknownVersion, match=r"version (3|1000), and this release knows versions up to 2: run"):
         fold([raw])
 
 

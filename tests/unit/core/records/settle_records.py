@@ -13,6 +13,6 @@ def record(**fields) -> SettleRecord:
     return SettleRecord(**(values | fields))
 
 
-def newer(epoch=9, version=2, *rest) -> bytes:
+def newer(epoch=9, version=3, *rest) -> bytes:
     """A record of another release: only its first three fields are known."""
     return msgspec.msgpack.encode([version, epoch, 1, *rest])

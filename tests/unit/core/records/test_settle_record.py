@@ -13,10 +13,10 @@ def test_record_survives_encoding():
     assert one == decode(encode(one))
 
 
-@pytest.mark.parametrize("raw", [encode(record(version=2)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
+@pytest.mark.parametrize("raw", [encode(record(version=3)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
 def test_record_of_newer_version_is_refused_with_its_number(raw):
     """F4: the error says which release can read it."""
-    with pytest.raises(UnknownVersion, match=r"version (2|1000), and this release knows only 1: run the release"):
+    with pytest.raises(UnknownVersion, match=r"version (3|1000), and this release knows versions up to 2: run"):
         decode(raw)
 
 

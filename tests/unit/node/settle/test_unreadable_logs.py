@@ -20,9 +20,9 @@ STREAM = names.settled_stream("online")
 
 
 async def write(world, epoch, lane=LANE, *, checkpoint=False):
-    """Append a record of version 2, as a newer release or a foreign client does. Returns its sequence."""
+    """Append a record of version 3, as a newer release or a foreign client does. Returns its sequence."""
     _, position = await world.store.read_log(lane)
-    body = msgspec.msgpack.encode([2, epoch, 1, {"of": "a later form"}])
+    body = msgspec.msgpack.encode([3, epoch, 1, {"of": "a later form"}])
     return await world.store.append_log(lane, body, position, checkpoint=checkpoint)
 
 
@@ -68,7 +68,7 @@ async def test_newer_owner_of_a_newer_release_fences():
         await world.put_many(5, group=world.group_in(P))
         await until(lambda: fenced)
         assert node.partitions[P].lane.fenced
-        assert "a record of version 2, and this release knows only 1" in fenced[0]
+        assert "a record of version 3, and this release knows versions up to 2" in fenced[0]
         assert f"(stream {STREAM}, sequence {sequence})" in fenced[0]
         assert 1 == len((await logged(world.store, LANE))[0]), "the fenced owner has written nothing"
 
@@ -87,7 +87,7 @@ async def test_takeover_waits_for_an_unreadable_log():
         opening = world.opening(reader)
         await until(troubles.current)
         sentence = troubles.current()["settle_log"]
-        assert sentence.startswith(f"can't take over partition {P}: the settle log holds a record of version 2, and")
+        assert sentence.startswith(f"can't take over partition {P}: the settle log holds a record of version 3, and")
         assert f"if no node of yours wrote it, delete it: `nats stream rmm {STREAM} {sequence}`" in sentence
         assert "" == troubles.not_ready, "it works on the other partitions"
         assert not reader.lanes.is_served(P)

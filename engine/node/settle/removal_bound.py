@@ -1,0 +1,87 @@
+"""Decides how far an owner may remove messages from its streams: only what all subscriptions have settled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.subscriptions.registry import RegistryView
+from evenlane.engine.core.records import settle_record
+
+if TYPE_CHECKING:
+    from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.ports import Store
+
+
+class RemovalBound:
+    """What the other subscriptions of the environment allow the owners of one cluster to remove.
+
+    `view` is the registry that counts from now on. A removal that was planned by an earlier one may still be under way.
+
+    Invariant: `_recognised` has the generation of a lane in which a log of another cluster was found to be about the
+    very stream; a rolled-back stream has another generation.
+    """
+
+    def __init__(self, store: Store, cluster: str) -> None:
+        self._store, self._cluster = store, cluster
+        self.view = RegistryView()
+        self._recognised: dict[tuple[Lane, str], int] = {}
+
+    @property
+    def record_version(self) -> int:
+        """The version of the records that settle logs get."""
+        return settle_record.SHARED_VERSION if self.view.exists else settle_record.VERSION
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other subscriptions need the messages, too, or might."""
+        return self.view.list_others(self._cluster) != ()
+
+    @property
+    def is_publisher(self) -> bool:
+        """Whether the owners of another cluster remove the messages, and go by the settle logs of this one."""
+        return not self.view.is_remover(self._cluster)
+
+    async def find_watermark(self, lane: Lane) -> int:
+        """The highest sequence up to which this cluster and all others have settled the lane durably. Raises Lost."""
+        clusters = self.view.list_others(self._cluster)
+        if clusters is None:
+            return 0
+        lowest = lane.removal.durable_watermark
+        for cluster in clusters:
+            if lowest <= lane.removal.purged:
+                break
+            lowest = min(lowest, await self._watermark_of(cluster, lane))
+        return lowest
+
+    async def _watermark_of(self, cluster: str, lane: Lane) -> int:
+        """How far another cluster has settled the lane. 0 if its log says nothing of this very stream."""
+        raw = await self._store.read_last_record(lane.id, cluster)
+        try:
+            record = settle_record.decode(raw) if raw is not None else None
+        except (ValueError, settle_record.UnknownVersion):
+            return 0
+        if record is None or record.created != lane.created or record.high > lane.high:
+            return 0
+        generation = lane.generation
+        if self._recognised.get((lane, cluster)) != generation:
+            if not await self._is_of_this_stream(lane, record):
+                return 0
+            self._recognised[lane, cluster] = generation
+        return record.watermark
+
+    async def _is_of_this_stream(self, lane: Lane, record: settle_record.SettleRecord) -> bool:
+        """Whether the record is about the stream as it is, and not as it was before it was rolled back."""
+        if record.high <= lane.removal.purged or not record.high_at:
+            return True
+        [found] = await self._store.get(lane.id, [record.high])
+        return found is not None and found.at == record.high_at
+
+    def discard(self, lane: Lane) -> None:
+        """The lane isn't this node's any more."""
+        self._recognised = {key: generation for key, generation in self._recognised.items() if key[0] is not lane}
+
+
+def is_own_stream(lane: Lane) -> bool:
+    """Whether the stream is the cluster's own, so that no other one needs its messages."""
+    return lane.id.kind not in names.SHARED_KINDS

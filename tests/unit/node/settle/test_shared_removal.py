@@ -1,0 +1,179 @@
+"""Removal from streams that several subscriptions read: only what all of them have settled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from evenlane.engine.base import names
+from evenlane.engine.cluster.subscriptions.registry import RegistryView, Subscription
+from evenlane.engine.core.records import settle_record
+from evenlane.engine.store.memory.store import MemoryStore
+from tests.support.node.world import CLUSTER_CONFIG, LANES, World, is_durable
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.names import LaneId
+    from evenlane.engine.node.node import Node
+
+AUDIT = "online_audit"
+VIEW = RegistryView(7, {"audit": Subscription(state="active")})
+UNREADABLE = RegistryView(8, None)
+NONE = RegistryView()
+
+
+async def start(world: World, handler: Any = None, cluster: str = "online", view: RegistryView = VIEW) -> Node:
+    """A node of this cluster that owns all partitions, and goes by this registry."""
+    store = world.new_store(cluster)
+    await store.open()
+    if cluster != "online":
+        await store.create_own_streams()
+    await store.close()
+    node = await world.idle_node(handler, cluster=cluster)
+    node.registry.adopt(view)
+    await node.take_over(range(CLUSTER_CONFIG.partitions), world.next_epoch())
+    return node
+
+
+async def test_stream_is_purged_up_to_what_all_have_settled() -> None:
+    """K10: messages that one subscription hasn't settled stay, however far the other one is; then they go, also once
+    traffic has ended.
+    """
+    released, seen = asyncio.Event(), []
+
+    async def hold(message: Any) -> None:
+        seen.append(message.id)
+        await released.wait()
+
+    async with World() as world:
+        node = await start(world)
+        audit = await start(world, hold, AUDIT)
+        ids = await world.put_many(20)
+        await until(lambda: len(world.handled) == 20 and is_durable(node) and len(seen) == 8)
+        await until(lambda: not node.settler.truncator.tasks.by_lane)
+        assert world.waiting() == 20
+        released.set()
+        await world.all_gone()
+        assert sorted(ids) == sorted(seen) == sorted(world.ids)
+        assert is_durable(audit)
+
+
+async def test_named_subscription_that_is_ahead_removes_nothing() -> None:
+    """K10: the owners of the unnamed subscription remove, and no others."""
+    async with World() as world:
+        audit = await start(world, cluster=AUDIT)
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 5 and is_durable(audit))
+        await until(lambda: not audit.settler.truncator.lanes, 10, "audit to have nothing left to do")
+        assert world.waiting() == 5
+        await start(world)
+        await world.all_gone()
+        assert len(world.handled) == 10
+
+
+async def test_registry_that_cant_be_read_holds_everything() -> None:
+    """L, K10: nobody knows what others still need."""
+    async with World() as world:
+        node = await start(world, view=UNREADABLE)
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 5 and is_durable(node))
+        lane = node.partitions[world.partition_of(0)].lane
+        looked = lane.removal.last_purge
+        await until(lambda: lane.removal.last_purge > looked, 5, "it to ask again whether something may go")
+        await until(lambda: not node.settler.truncator.tasks.by_lane)
+        assert world.waiting() == 5
+        node.registry.adopt(NONE)
+        await world.all_gone()
+
+
+async def test_what_was_held_goes_with_the_subscription() -> None:
+    """K10: deletion frees what only the deleted subscription held."""
+    async with World() as world:
+        node = await start(world)
+        await world.put_many(20)
+        await until(lambda: len(world.handled) == 20 and is_durable(node))
+        assert world.waiting() == 20
+        node.registry.adopt(NONE)
+        await world.all_gone()
+
+
+async def test_log_of_another_stream_settles_nothing() -> None:
+    """L, K10: not if the stream was made anew, and not if it was rolled back since the record was written."""
+    async with World() as world:
+        lane = names.LaneId("lanes", world.partition_of(0))
+        node = await start(world)
+        audit = world.new_store(AUDIT)
+        await audit.open()
+        await audit.create_own_streams()
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 5 and is_durable(node))
+        last = world.server.messages(names.stream("online", lane))[-1]
+        fields = (settle_record.SHARED_VERSION, 0, 0, (await world.store.state(lane)).created)
+        right = settle_record.SettleRecord(*fields, last.sequence, last.at, last.sequence, b"")
+        position = 0
+        owned = node.partitions[lane.partition].lane
+        for wrong in (
+            replace(right, created="another"),
+            replace(right, high_at=last.at + 1),
+            replace(right, high=last.sequence + 1),
+        ):
+            position = await audit.append_log(lane, settle_record.encode(wrong), position)
+            looked = owned.removal.last_purge
+            await until(lambda looked=looked: owned.removal.last_purge > looked, 15, "it to ask again")  # type: ignore[misc]
+            await until(lambda: not node.settler.truncator.tasks.by_lane)
+            assert world.waiting() == 5
+        await audit.append_log(lane, settle_record.encode(right), position)
+        await world.all_gone()
+        await audit.close()
+
+
+class SlowStore(MemoryStore):
+    """Purges take until they are `let` go on."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.purging, self.let = asyncio.Event(), asyncio.Event()
+
+    async def purge(self, lane: LaneId, below: int) -> None:
+        self.purging.set()
+        await self.let.wait()
+        await super().purge(lane, below)
+
+
+class SlowWorld(World):
+    def new_store(self, cluster: str = "online") -> MemoryStore:
+        return SlowStore(self.server, cluster)
+
+
+async def test_adoption_waits_for_removals_under_way() -> None:
+    """L, K10: a creation is acknowledged after it, and promises what is stored from then on."""
+    async with SlowWorld() as world:
+        node = await start(world, view=NONE)
+        assert isinstance(node.store, SlowStore)
+        await world.put_many(20)
+        await node.store.purging.wait()
+        node.registry.adopt(VIEW)
+        completing = asyncio.create_task(node.registry.complete())
+        await until(lambda: all_say_shared(world), 10, "each settle log to say that there are other subscriptions")
+        assert not completing.done()
+        node.store.let.set()
+        await completing
+
+
+async def test_adoption_is_written_into_each_settle_log() -> None:
+    """L, K10: an owner of an older release gives up when it reads that. Then nothing more goes."""
+    async with World() as world:
+        node = await start(world, view=NONE)
+        node.registry.adopt(VIEW)
+        await node.registry.complete()
+        assert await all_say_shared(world)
+        await world.put_many(20)
+        await until(lambda: len(world.handled) == 20 and is_durable(node))
+        assert world.waiting() == 20
+
+
+async def all_say_shared(world: World) -> bool:
+    records = [await world.store.read_last_record(lane, "online") for lane in LANES]
+    return all(raw is not None and settle_record.decode(raw).version == 2 for raw in records)
