@@ -213,9 +213,9 @@ class RecordingEtcd(MemoryCoordination):
         super().__init__()
         self.nodes = []
 
-    def watch(self, prefix):
+    def watch(self, prefix, *, exact=False):
         self.nodes.append(get_contextvars().get("node"))
-        return super().watch(prefix)
+        return super().watch(prefix, exact=exact)
 
 
 class RecordingConnections(Connections):

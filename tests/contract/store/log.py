@@ -84,7 +84,7 @@ class LogContract:
     async def test_unreadable_log_record_error_names_its_place(self, world):
         """F4: so that an operator can find and delete it."""
         position = await world.store.append_log(LANE, b"\xc1", 0)
-        position = await world.store.append_log(LANE, msgspec.msgpack.encode([2, 9, 1]), position)
+        position = await world.store.append_log(LANE, msgspec.msgpack.encode([3, 9, 1]), position)
         with pytest.raises(UnknownVersion, match=f"stream {names.settled_stream(world.env)}, sequence {position}"):
             await read_settle_log(world.second, LANE)
 

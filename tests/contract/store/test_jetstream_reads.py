@@ -143,7 +143,7 @@ async def test_response_cut_off_by_close_is_disconnected(nats_server):
 async def test_foreign_log_record_can_be_deleted(world):
     """F4: as the error tells an operator; the log then continues after its last record."""
     first = await append(world, b"1")
-    foreign = (await world.store.put(names.settled_subject(world.env, LANE), b"", b"\x93\x02\x09\x01")).sequence
+    foreign = (await world.store.put(names.settled_subject(world.env, LANE), b"", b"\x93\x03\x09\x01")).sequence
     stream = names.settled_stream(world.env)
     with pytest.raises(UnknownVersion, match=f"delete it: `nats stream rmm {stream} {foreign}`"):
         await read_settle_log(world.store, LANE)

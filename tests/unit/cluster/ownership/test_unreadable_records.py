@@ -87,7 +87,7 @@ async def test_waiting_partition_can_go_to_another_node(cluster, path):
 async def test_partition_that_another_node_has_opened_stays_known_while_it_cant_be_read(cluster):
     """U2: the other one may be of a newer release. Otherwise the leader would move the partition to and fro."""
     a, b = await cluster.join("a", "b")
-    a.host.logs = dict.fromkeys((0, 2), msgspec.msgpack.encode([2, 7, 1]))
+    a.host.logs = dict.fromkeys((0, 2), msgspec.msgpack.encode([3, 7, 1]))
     for partition in (0, 2, 3):
         a.unreadable.note(partition, LOG, "reason")
     await cluster.own(a=[1], b=[0, 3])
