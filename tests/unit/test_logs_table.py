@@ -11,6 +11,8 @@ from tests.support.log_tables import DECISIONS, OTHERS
 DOCUMENTED = DECISIONS | OTHERS
 TESTS = [
     ROOT / "tests/unit/test_logs_decisions.py",
+    ROOT / "tests/unit/cluster/subscriptions/test_registry.py",
+    ROOT / "tests/unit/cluster/subscriptions/test_seen_publisher.py",
     ROOT / "tests/unit/control/leader/test_gathering.py",
     ROOT / "tests/unit/control/leader/test_plan_computer.py",
     ROOT / "tests/unit/control/leader/test_scaling_controller.py",

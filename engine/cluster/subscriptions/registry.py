@@ -1,7 +1,7 @@
 """The registry: one key with all named subscriptions of an environment, `/evenlane/<env>/subscriptions`. Pure.
 
 The key doesn't exist as long as there is none. All changes compare its mod-revision, so a *view* of the registry is
-that revision. docs/explanation/subscriptions.md says why nothing may be removed by a view that is too old.
+that revision. docs/adr/0045-subscriptions.md says why nothing may be removed by a view that is too old.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.ownership.owner_keys import OwnerKeys
@@ -70,7 +71,9 @@ async def test_value_that_cant_be_read(etcd: MemoryCoordination, raw: bytes) -> 
     with pytest.raises(RecordError, match=KEY):
         await view_of(etcd)
     watch = RegistryWatch(etcd, "online")
-    await watch.start()
+    with capture_logs() as logs:
+        await watch.start()
+    assert [each["event"] for each in logs] == ["the subscriptions can't be read: nothing is removed from the streams"]
     assert watch.view.exists
     assert watch.view.list_others("online") is None
     await watch.close()

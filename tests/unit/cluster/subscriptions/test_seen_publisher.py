@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KEY, SEEN = registry_key("online"), names.key("online", "seen", "a")
 RECORD = encode(RegistryRecord())
+UNPUBLISHED = "not published yet which subscriptions the node goes by"
 
 
 class FakeNode:
@@ -106,7 +107,7 @@ async def test_silence_of_etcd_is_waited_out() -> None:
         with capture_logs() as logs:
             world.client.cut()
             world.node.ready.set()
-            await until(lambda: any("not published yet" in each["event"] for each in logs))
+            await until(lambda: any(each["event"] == UNPUBLISHED for each in logs))
             assert 0 == await world.seen()
             world.client.heal()
             await until(lambda: _is(world, revision))
