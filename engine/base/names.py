@@ -6,6 +6,7 @@ an underscore in its name, so a cluster's name says which of both it is.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from evenlane.engine.errors import InvalidName
@@ -148,6 +149,12 @@ def dead_stream(cluster: str) -> str:
 
 def settled_stream(cluster: str) -> str:
     return f"SETTLED_{cluster}"
+
+
+def find_clusters(env: str, streams: Iterable[str]) -> frozenset[str]:
+    """Return the clusters of an environment whose streams of settle logs are among these."""
+    logs = (name.removeprefix("SETTLED_") for name in streams if name.startswith("SETTLED_"))
+    return frozenset(cluster for cluster in logs if env_of(cluster) == env)
 
 
 def busy_stream(env: str) -> str:

@@ -164,6 +164,11 @@ class Store(Protocol):
         ConfigError as `prepare` does.
         """
 
+    async def find_clusters(self, *, again: bool = False) -> frozenset[str]:
+        """The clusters of the environment that have a stream of settle logs, this one included, as `prepare` has found
+        them; with `again`, as they are now. Raises Lost.
+        """
+
     async def delete_own_streams(self) -> None:
         """Delete the streams of a named subscription, `names.own_streams`, as far as they exist. Raises Refused."""
 

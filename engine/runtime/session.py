@@ -175,6 +175,7 @@ class Session:
         )
         resources.push_async_callback(seen.close)
         resources.push_async_callback(self._stop_node, node, membership)
+        await node.registry.begin()
         seen.open()  # before any partition is claimed
         membership.start()
         await self._wait_until_over(membership)

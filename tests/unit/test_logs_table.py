@@ -12,6 +12,7 @@ DOCUMENTED = DECISIONS | OTHERS
 TESTS = [
     ROOT / "tests/unit/test_logs_decisions.py",
     ROOT / "tests/unit/cluster/subscriptions/test_registry.py",
+    ROOT / "tests/unit/node/settle/test_shared_removal.py",
     ROOT / "tests/unit/cluster/subscriptions/test_seen_publisher.py",
     ROOT / "tests/unit/control/leader/test_gathering.py",
     ROOT / "tests/unit/control/leader/test_plan_computer.py",

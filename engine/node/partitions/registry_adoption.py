@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
+
+from evenlane.engine.core.ports import Lost, Refused
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,25 +18,31 @@ if TYPE_CHECKING:
     from evenlane.engine.node.settle.removal_bound import RemovalBound
     from evenlane.engine.node.settle.settler import Settler
 
+_log = structlog.get_logger(__name__)
+
 _LOOK_S = 0.02
+_PAUSE_S = 0.2
 
 
 class RegistryAdoption:
-    """Call `adopt` for each view of the registry, then `complete`."""
+    """Call `begin` before the node owns any partition; and `adopt` for each view of the registry, then `complete`."""
 
     def __init__(self, bound: RemovalBound, owned: OwnedPartitions, settler: Settler) -> None:
         self._bound, self._owned, self._settler = bound, owned, settler
+        self._reported: frozenset[str] = frozenset()  # the missing subscriptions that the log has named
+
+    async def begin(self) -> None:
+        """Find the subscriptions that have settle logs. Raises Lost."""
+        await self._bound.recall()
 
     def adopt(self, view: RegistryView) -> None:
         """Plan no more removals, and cut no more records of settle logs, by an older view."""
-        before, self._bound.view = self._bound.is_shared, view
-        if before and not self._bound.is_shared:
-            for lane in self._owned.lanes():
-                self._settler.tend(lane)  # what others held can go now
+        self._bound.adopt(view)
 
     async def complete(self) -> None:
         """Return once all removals that were planned by an older view have ended, and the log of each lane that this
-        node has owned since has a record that was cut by the adopted one.
+        node has owned since has a record that was cut by the adopted one. What only a deleted subscription held is then
+        removed.
         """
         removals = [*self._settler.truncator.tasks.by_lane.values()]
         lanes = self._owned.list_all_lanes()
@@ -42,6 +52,22 @@ class RegistryAdoption:
         await self._wait_while(lambda: any(lane.log.closed and not lane.fenced for lane in self._among(lanes)))
         if removals:
             await asyncio.wait(removals)
+        await self._release_held()
+
+    async def _release_held(self) -> None:
+        """Have what others held removed, if there are no others any more."""
+        while True:
+            try:
+                unlisted = await self._bound.check_unlisted()
+                break
+            except (Lost, Refused):
+                await asyncio.sleep(_PAUSE_S)
+        for cluster in sorted(unlisted - self._reported):
+            _log.error("a subscription is missing in etcd: nothing that it needs is removed", cluster=cluster)
+        self._reported = unlisted
+        if not self._bound.is_shared:
+            for lane in self._owned.lanes():
+                self._settler.tend(lane)
 
     def _among(self, lanes: list[FedLane]) -> list[FedLane]:
         """Those lanes that this node still has."""

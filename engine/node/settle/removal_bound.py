@@ -18,24 +18,61 @@ class RemovalBound:
 
     `view` is the registry that counts from now on. A removal that was planned by an earlier one may still be under way.
 
-    Invariant: `_recognised` has the generation of a lane in which a log of another cluster was found to be about the
-    very stream; a rolled-back stream has another generation.
+    A subscription is deleted once its settle logs are gone. One that is only missing in the registry still counts: an
+    etcd that was restored from a backup may have lost it.
+
+    Invariants:
+    - `_unlisted` has the clusters that aren't in the registry and may have settle logs.
+    - `_recognised` has the generation of a lane in which a log of another cluster was found to be about the very
+      stream; a rolled-back stream has another generation.
     """
 
     def __init__(self, store: Store, cluster: str) -> None:
         self._store, self._cluster = store, cluster
         self.view = RegistryView()
+        self._unlisted: frozenset[str] = frozenset()
         self._recognised: dict[tuple[Lane, str], int] = {}
+
+    def adopt(self, view: RegistryView) -> None:
+        """Go by this registry from now on. A subscription that it doesn't list any more counts until `check_unlisted`
+        has found out that it is deleted.
+        """
+        before = self.view.list_others(self._cluster) or ()
+        self.view = view
+        listed = view.list_others(self._cluster)
+        if listed is not None:
+            self._unlisted = self._unlisted.union(before).difference(listed)
+
+    async def recall(self) -> None:
+        """Take all clusters into account that had settle logs when the node has prepared its streams. Raises Lost."""
+        if not self.is_publisher:
+            self._unlisted = (await self._store.find_clusters()).difference(
+                [self._cluster], self.view.list_others(self._cluster) or ()
+            )
+
+    async def check_unlisted(self) -> frozenset[str]:
+        """Look up whether the clusters that the registry doesn't list still have settle logs. Returns those that do.
+        Raises Lost.
+        """
+        if self._unlisted:
+            self._unlisted &= await self._store.find_clusters(again=True)
+        return self._unlisted
+
+    @property
+    def others(self) -> tuple[str, ...] | None:
+        """The clusters of all other subscriptions; None: nobody knows them."""
+        listed = self.view.list_others(self._cluster)
+        return None if listed is None else (*listed, *sorted(self._unlisted))
 
     @property
     def record_version(self) -> int:
         """The version of the records that settle logs get."""
-        return settle_record.SHARED_VERSION if self.view.exists else settle_record.VERSION
+        return settle_record.SHARED_VERSION if self.view.exists or self._unlisted else settle_record.VERSION
 
     @property
     def is_shared(self) -> bool:
         """Whether other subscriptions need the messages, too, or might."""
-        return self.view.list_others(self._cluster) != ()
+        return self.others != ()
 
     @property
     def is_publisher(self) -> bool:
@@ -44,7 +81,7 @@ class RemovalBound:
 
     async def find_watermark(self, lane: Lane) -> int:
         """The highest sequence up to which this cluster and all others have settled the lane durably. Raises Lost."""
-        clusters = self.view.list_others(self._cluster)
+        clusters = self.others
         if clusters is None:
             return 0
         lowest = lane.removal.durable_watermark

@@ -79,6 +79,7 @@ class JetStreamStore:
         self._budget = FeedBudget(feed_budget, 1 << 20)
         self._backlogs: BacklogThrottle | None = None  # None until it is open
         self._upkeep: list[asyncio.Task[None]] = []
+        self._clusters: frozenset[str] = frozenset()  # that had settle logs when this was last looked up
         self._is_prepared = False  # otherwise this process only puts, and may not look at streams
         self._clock = ServerClock()
         self._reads = Reads(self._connection, cluster, self._restore)
@@ -174,13 +175,21 @@ class JetStreamStore:
     async def _ensure(self, desired: list[dict[str, Any]], required: Sequence[dict[str, Any]] = ()) -> None:
         missing = partial(missing_stream, self._cluster)
         try:
-            self._replicas_of |= await await_call(streams.ensure(self._connection, desired, required, missing))
+            ensured = await await_call(streams.ensure(self._connection, desired, required, missing))
         except Refused as error:
             raise ConfigError(f"NATS can't hold the streams: {error}") from error
+        self._replicas_of |= ensured.replicas
+        self._clusters = names.find_clusters(names.env_of(self._cluster), ensured.found)
 
     async def create_own_streams(self) -> None:
         assert names.subscription_of(self._cluster), "the streams of the unnamed subscription are created by `prepare`"
         await self._ensure(self._own_configs())
+
+    async def find_clusters(self, *, again: bool = False) -> frozenset[str]:
+        if again:
+            found = await await_call(streams.list_names(self._connection))
+            self._clusters = names.find_clusters(names.env_of(self._cluster), found)
+        return self._clusters
 
     async def delete_own_streams(self) -> None:
         for stream in names.own_streams(self._cluster):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError
@@ -142,14 +142,21 @@ def meter_config(cluster: str, storage: str, replicas: int, keep_s: float) -> di
     }
 
 
+class Ensured(NamedTuple):
+    """The replicas of the streams that were asked for, and the names of all streams that existed before."""
+
+    replicas: dict[str, int]
+    found: frozenset[str]
+
+
 async def ensure(
     connection: Connection,
     desired: Sequence[dict[str, Any]],
     required: Sequence[dict[str, Any]] = (),
     missing_error: Callable[[str], ConfigError] = ConfigError,
-) -> dict[str, int]:
-    """Create missing streams, and check existing ones. Returns the replicas of each. Raises ConfigError, which names
-    stream, setting and the right value.
+) -> Ensured:
+    """Create missing streams, and check existing ones. Raises ConfigError, which names stream, setting and the right
+    value.
 
     Those of `required` are only checked: for the first that is missing, raises `missing_error(its name)`.
     """
@@ -173,10 +180,11 @@ async def ensure(
 
     await asyncio.gather(*(make(config) for config in missing))
     await queue_limit.adjust(connection, desired, present)
-    return {
+    replicas = {
         config["name"]: int(present.get(config["name"], config).get("num_replicas", 1))
         for config in (*required, *desired)
     }
+    return Ensured(replicas, frozenset(present))
 
 
 async def remove(connection: Connection, name: str) -> None:
@@ -281,6 +289,11 @@ async def _list_page(connection: Connection, offset: int) -> StreamPage:
         with contextlib.suppress(TimeoutError):
             return await connection.api_as(StreamPage, "STREAM.LIST", {"offset": offset}, timeout=_LIST_S)
     return await connection.api_as(StreamPage, "STREAM.LIST", {"offset": offset}, timeout=_LIST_S)
+
+
+async def list_names(connection: Connection) -> frozenset[str]:
+    """The names of all streams. Raises ApiError, TimeoutError, Disconnected."""
+    return frozenset(await _present(connection))
 
 
 async def _present(connection: Connection) -> dict[str, dict[str, Any]]:

@@ -96,6 +96,9 @@ class MemoryServer:
         for name in streams:
             self._streams.pop(name, None)
 
+    def list_streams(self) -> list[str]:
+        return [*self._streams]
+
     def stream(self, name: str) -> MemoryStream:
         """Raises Lost if it doesn't exist."""
         if (found := self.find(name)) is None:

@@ -88,6 +88,10 @@ class MemoryStore:
         assert names.subscription_of(self._cluster), "the streams of the unnamed subscription are created by `prepare`"
         await self._read(lambda: self.server.create(*names.own_streams(self._cluster)))
 
+    async def find_clusters(self, *, again: bool = False) -> frozenset[str]:
+        del again  # it costs nothing
+        return await self._read(lambda: names.find_clusters(names.env_of(self._cluster), self.server.list_streams()))
+
     async def delete_own_streams(self) -> None:
         await self._read(lambda: self.server.delete(*names.own_streams(self._cluster)))
 

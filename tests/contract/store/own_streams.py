@@ -116,3 +116,15 @@ class OwnStreamContract:
             first = await store.put(subject(world), block, b"")
             assert not first.duplicate
             assert first._replace(duplicate=True) == await store.put(subject(world), block, b"")
+
+    async def test_clusters_are_found_by_their_settle_logs(self, world):
+        """F2, K10: also if etcd has lost a subscription."""
+        await world.store.prepare([LANE])
+        assert {world.env} == await world.store.find_clusters()
+        async with audit(world):
+            assert {world.env, f"{world.env}_audit"} == await world.store.find_clusters(again=True)
+            await world.second.prepare([LANE])
+            assert {world.env, f"{world.env}_audit"} == await world.second.find_clusters()
+        async with audit(world, create=False) as store:
+            await store.delete_own_streams()
+        assert {world.env} == await world.store.find_clusters(again=True)

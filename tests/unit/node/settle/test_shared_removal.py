@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView, Subscription
@@ -32,6 +33,8 @@ async def start(world: World, handler: Any = None, cluster: str = "online", view
         await store.create_own_streams()
     await store.close()
     node = await world.idle_node(handler, cluster=cluster)
+    await node.store.prepare(LANES)
+    await node.registry.begin()
     node.registry.adopt(view)
     await node.take_over(range(CLUSTER_CONFIG.partitions), world.next_epoch())
     return node
@@ -85,6 +88,7 @@ async def test_registry_that_cant_be_read_holds_everything() -> None:
         await until(lambda: not node.settler.truncator.tasks.by_lane)
         assert world.waiting() == 5
         node.registry.adopt(NONE)
+        await node.registry.complete()
         await world.all_gone()
 
 
@@ -96,7 +100,36 @@ async def test_what_was_held_goes_with_the_subscription() -> None:
         await until(lambda: len(world.handled) == 20 and is_durable(node))
         assert world.waiting() == 20
         node.registry.adopt(NONE)
+        await node.registry.complete()
         await world.all_gone()
+
+
+async def test_subscription_that_only_etcd_has_lost_still_counts() -> None:
+    """F2, K10: after a restoration from a backup the registry may lack it. Its settle logs say that it isn't deleted;
+    the node that lives through it knows that, and so does one that starts later.
+    """
+    async with World() as world:
+        audit = world.new_store(AUDIT)
+        await audit.open()
+        await audit.create_own_streams()
+        lives = await start(world)
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 5 and is_durable(lives))
+        with capture_logs() as logs:
+            lives.registry.adopt(NONE)
+            await lives.registry.complete()
+        assert [(each["event"], each["cluster"]) for each in logs if each["log_level"] == "error"] == [
+            ("a subscription is missing in etcd: nothing that it needs is removed", AUDIT)
+        ]
+        await world.crash(lives)
+        later = await start(world, view=NONE)
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 10 and is_durable(later))
+        assert world.waiting() == 10
+        await audit.delete_own_streams()
+        await later.registry.complete()
+        await world.all_gone()
+        await audit.close()
 
 
 async def test_log_of_another_stream_settles_nothing() -> None:

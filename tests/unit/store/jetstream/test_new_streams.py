@@ -41,7 +41,7 @@ class Cluster:
 @in_virtual_time
 async def test_it_waits_until_the_servers_agree():
     cluster = Cluster(MISSING, TimeoutError, LEADERLESS, None)
-    assert {CONFIG["name"]: 3} == await ensure(cluster, [CONFIG])
+    assert {CONFIG["name"]: 3} == (await ensure(cluster, [CONFIG])).replicas
     assert 4 == cluster.asked
 
 
