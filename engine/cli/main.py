@@ -30,6 +30,7 @@ class _Commands(RootGroup):
         "permissions": "evenlane.engine.cli.inspect.permissions:permissions",
         "token": "evenlane.engine.cli.inspect.token:token",
         "topics": "evenlane.engine.cli.topics.group:app",
+        "subscriptions": "evenlane.engine.cli.subscriptions.command:app",
         "backlog": "evenlane.engine.cli.inspect.backlog:app",
         "dlq": "evenlane.engine.cli.inspect.dlq:app",
         "plan": "evenlane.engine.cli.inspect.plan:app",

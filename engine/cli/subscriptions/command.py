@@ -1,0 +1,179 @@
+"""Command `evenlane subscriptions`: creates, shows and deletes subscriptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evenlane.engine.cli.confirm import require_terminal
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common
+from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.cli.subscriptions.session import Session, run_with_session
+from evenlane.engine.errors import EvenlaneError
+
+if TYPE_CHECKING:
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.control.subscriptions.client import SubscriptionStatus
+
+app = new_app("""Create, show and delete subscriptions: each gets all messages for itself.
+
+    Example:
+      evenlane subscriptions create audit
+      evenlane subscriptions list
+      evenlane run --subscription audit --handler examples.handler:handle
+    """)
+
+_UNNAMED = "(unnamed)"
+_Name = Annotated[str, typer.Argument(metavar="NAME")]
+_Projects = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--projects", metavar="PATTERN", help="Only projects that match; * is any characters. May be repeated."
+    ),
+]
+
+
+@app.command()
+@common
+def create(given: CommonOptions, name: _Name, *, projects: _Projects = None, as_json: Json = False) -> None:
+    """Create a subscription. It gets each message that is put after this command has ended.
+
+    All nodes must run, or be stopped, and none may have an older release. It takes a second; if a node is frozen or cut
+    off, until its lease has ended. If the command is broken off, no message is removed from the streams until it
+    is repeated, or the subscription is deleted.
+
+    Example:
+      evenlane subscriptions create audit
+      evenlane subscriptions create billing --projects 'shop-*' --projects acme --json
+    """
+    settings = _load(given, name)
+
+    async def work(session: Session) -> SubscriptionStatus:
+        from evenlane.engine.control.subscriptions.client import SubscriptionClient
+        from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
+
+        stores = Stores(await session.open_store(""), await session.open_store(name))
+        etcd, env = session.etcd, session.env
+        await SubscriptionCreation(etcd, env, name, session.cluster_config, stores).run(projects or ())
+        return await SubscriptionClient(etcd, env).get(name)
+
+    from evenlane.engine.cli.progress import ProgressDisplay
+    from evenlane.engine.control.subscriptions.project_patterns import check_patterns
+
+    check_patterns(projects or ())
+    with ProgressDisplay(f"creating {name}"):
+        created: SubscriptionStatus = run_with_session(settings, work)
+    if as_json:
+        print_json(created.document())
+    else:
+        print(f"{name}: created, for {_describe_projects(created)}")  # noqa: T201
+
+
+@app.command("list")
+@common
+def list_(given: CommonOptions, *, as_json: Json = False) -> None:
+    """List all subscriptions of the environment, that without a name first.
+
+    Example:
+      evenlane subscriptions list
+      evenlane subscriptions list --env sandbox --json
+    """
+
+    async def work(session: Session) -> list[SubscriptionStatus]:
+        from evenlane.engine.control.subscriptions.client import SubscriptionClient
+
+        return await SubscriptionClient(session.etcd, session.env).all()
+
+    found: list[SubscriptionStatus] = run_with_session(given.load().settings, work)
+    if as_json:
+        print_json({"subscriptions": [each.document() for each in found]})
+    else:
+        print_table(("NAME", "STATE", "SINCE", "PROJECTS", "NODES"), map(_line, found))
+
+
+@app.command()
+@common
+def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
+    """Show a subscription, its nodes, and the streams that only it has.
+
+    Example:
+      evenlane subscriptions get audit
+      evenlane subscriptions get audit --json
+    """
+    from evenlane.engine.base.names import check_subscription
+
+    check_subscription(name)
+
+    async def work(session: Session) -> SubscriptionStatus:
+        from evenlane.engine.control.subscriptions.client import SubscriptionClient
+
+        return await SubscriptionClient(session.etcd, session.env).get(name)
+
+    found: SubscriptionStatus = run_with_session(given.load().settings, work)
+    if as_json:
+        print_json(found.document())
+        return
+    shown = {field: ", ".join(value) if isinstance(value, list) else value for field, value in found.document().items()}
+    shown["projects"] = _describe_projects(found)
+    print_table(("FIELD", "VALUE"), [(field, value or "-") for field, value in shown.items()])
+
+
+@app.command()
+@common
+def delete(given: CommonOptions, name: _Name, *, yes: Yes = False, as_json: Json = False) -> None:
+    """Delete a subscription, with its settle logs, retries and dead letters. Others lose nothing.
+
+    Its nodes must be stopped. If the command is broken off, repeating it completes the deletion.
+
+    Example:
+      evenlane subscriptions delete audit
+      evenlane subscriptions delete audit --yes --json
+    """
+    settings = _load(given, name)
+    if not yes:
+        _ask(settings, name)
+
+    async def work(session: Session) -> None:
+        from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
+
+        await SubscriptionDeletion(session.etcd, session.env, name, await session.open_store(name)).run()
+
+    run_with_session(settings, work)
+    if as_json:
+        print_json({"name": name, "deleted": True})
+    else:
+        print(f"{name}: deleted")  # noqa: T201
+
+
+def _load(given: CommonOptions, name: str) -> Settings:
+    """Return the settings of a command that changes a subscription. Raises InvalidName, ConfigError."""
+    from evenlane.engine.base.names import check_subscription
+
+    check_subscription(name)
+    return given.load_shared().settings
+
+
+def _ask(settings: Settings, name: str) -> None:
+    """Ask whether to delete the subscription, unless it can't be deleted anyway. Raises EvenlaneError, ConfigError."""
+    deed = f"permanently deletes subscription {name!r} of environment {settings.env!r}, and what it has not handled"
+    require_terminal("delete", deed)
+
+    async def check(session: Session) -> None:
+        from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
+
+        await SubscriptionDeletion(session.etcd, session.env, name, None).check()
+
+    run_with_session(settings, check)
+    if not typer.confirm(f"This {deed}. Continue?", err=True):
+        raise EvenlaneError("nothing was deleted")
+
+
+def _line(found: SubscriptionStatus) -> tuple[str, ...]:
+    name = _UNNAMED if found.name is None else found.name
+    projects = ",".join(found.projects) or "all"
+    return name, found.state, found.since or "-", projects, str(len(found.nodes))
+
+
+def _describe_projects(found: SubscriptionStatus) -> str:
+    return ", ".join(found.projects) or "all projects"

@@ -1,0 +1,58 @@
+"""Connections of the commands of `evenlane subscriptions`: to etcd, and to the stores of the clusters."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.core.ports import Store
+    from evenlane.ring.coordination.ports import Coordination
+
+T = TypeVar("T")
+
+
+class Session(NamedTuple):
+    """An existing environment, and what opens the store of one of its clusters; it is closed at the end."""
+
+    etcd: Coordination
+    env: str
+    cluster_config: ClusterConfig
+    open_store: Callable[[str], Awaitable[Store]]
+
+
+def run_with_session(settings: Settings, work: Callable[[Session], Awaitable[T]]) -> T:
+    """Run the work. Raises EvenlaneError if the environment doesn't exist; errors of the store and etcd as readable
+    ones.
+    """
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    setup(settings.log_format, settings.log_level)
+    found: T = run_loop(_run(settings, work))
+    return found
+
+
+async def _run(settings: Settings, work: Callable[[Session], Awaitable[T]]) -> T:
+    from dataclasses import replace
+
+    from evenlane.engine.cluster import connections
+    from evenlane.engine.cluster.cluster_snapshot import read_config
+
+    async with AsyncExitStack() as opened:
+        opened.enter_context(connections.translate_errors())
+        etcd = connections.etcd(settings)
+        opened.push_async_callback(etcd.close)
+
+        async def open_store(subscription: str) -> Store:
+            """Open the store of a subscription's cluster; empty: the one without a name."""
+            store = connections.store(replace(settings, subscription=subscription or None), "evenlane subscriptions")
+            await store.open()
+            opened.push_async_callback(store.close)
+            return store
+
+        return await work(Session(etcd, settings.env, await read_config(etcd, settings.env), open_store))

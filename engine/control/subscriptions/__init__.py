@@ -1,0 +1,1 @@
+"""Creates and deletes named subscriptions, and shows them."""

@@ -1,0 +1,203 @@
+"""Creates a subscription: the protocol after which no message that it must get can be removed.
+
+1. Its entry in the registry has the state `creating`.
+2. Its streams exist.
+3. Every process that removes messages goes by this registry, and owners of older releases are kept out.
+4. Its settle logs have their first records: they say where it begins.
+5. The entry has the state `active`.
+
+From the first step on, removal is held. A creation that ends anywhere can be repeated.
+docs/adr/0045-subscriptions.md gives the reasons.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from evenlane.engine.base import names
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.plural import format_count
+from evenlane.engine.cluster.subscriptions import registry
+from evenlane.engine.cluster.subscriptions.registry import Subscription
+from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
+from evenlane.engine.control.subscriptions.first_records import begin_logs, mark_logs
+from evenlane.engine.control.subscriptions.living_nodes import describe_nodes, find_older, name_some
+from evenlane.engine.control.subscriptions.project_patterns import check_patterns
+from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
+from evenlane.engine.control.subscriptions.remover_watch import RemoverWatch
+from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.errors import EvenlaneError, hint
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.subscriptions.registry_editor import Known
+    from evenlane.engine.control.subscriptions.remover_watch import RemoverState
+    from evenlane.engine.core.ports import Store
+    from evenlane.ring.coordination.ports import Coordination
+
+LIMIT_S = 30.0
+
+
+class Stores(NamedTuple):
+    """Open stores: that of the cluster without a name, and that of the subscription's cluster."""
+
+    shared: Store
+    own: Store
+
+
+class SubscriptionCreation:
+    """Creates the subscription `name`. `limit_s` is the time for which it waits for the owners of partitions."""
+
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        name: str,
+        cluster_config: ClusterConfig,
+        stores: Stores,
+        *,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        self._coordination, self._env, self._name = coordination, env, names.check_subscription(name)
+        self._config, self._stores, self._limit_s = cluster_config, stores, limit_s
+        self._editor = RegistryEditor(coordination, env)
+        self._removers = RemoverWatch(coordination, env, cluster_config.partitions)
+        self._deletion = SubscriptionDeletion(coordination, env, name, stores.own)
+
+    async def run(self, projects: Sequence[str] = ()) -> None:
+        """Create the subscription, or complete a creation that was broken off. `projects` are patterns; none: all
+        projects.
+
+        Raises EvenlaneError (ConfigError), without a change of the registry if the subscription can't be created;
+        Lost, Refused, CoordinationError.
+        """
+        check_patterns(projects)
+        if self._config.max_queue_backlog is not None:
+            raise EvenlaneError(
+                f"environment {self._env!r} has a max_queue_backlog, so it can't have subscriptions: NATS would refuse"
+                " puts because of messages that only a subscription still needs"
+            )
+        _, known = await self._editor.read()
+        self._with_entry(known, projects)
+        if older := await self._find_older(known):
+            raise self._older_release(older)
+        partitions = range(self._config.partitions)
+        await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in ("lanes", "later")])
+        began, since = False, 0
+
+        def begin(known: Known) -> Known | None:
+            nonlocal began, since
+            changed = self._with_entry(known, projects)
+            began, since = changed is not None, (changed or known)[self._name].since
+            return changed
+
+        revision = await self._editor.change(begin)
+        await self._stores.own.create_own_streams()
+        marked = await self._keep_removers(revision, since, frozenset(), began=began)
+        try:
+            await begin_logs(self._stores.shared, self._stores.own, partitions)
+        except (Lost, Refused):
+            _, known = await self._editor.read()
+            self._activated(known, since)  # the streams are gone if somebody has deleted it meanwhile
+            raise
+        await self._keep_removers(revision, since, marked, began=began)
+        await self._editor.change(lambda known: self._activated(known, since))
+
+    # ---- the registry
+
+    def _with_entry(self, known: Known, projects: Sequence[str]) -> Known | None:
+        """The registry with the new entry; None if a creation that was broken off is to be completed. Raises
+        EvenlaneError if the subscription can't be created.
+        """
+        found = known.get(self._name)
+        if found is None:
+            if len(known) >= registry.MOST:
+                raise EvenlaneError(
+                    f"environment {self._env!r} has {registry.MOST} subscriptions, and can't have more:"
+                    f" {hint('subscriptions list', self._env)} lists them"
+                )
+            return {
+                **known,
+                self._name: Subscription(
+                    state="creating", since=self._stores.shared.now(), projects=[*dict.fromkeys(projects)]
+                ),
+            }
+        if found.state == "active":
+            raise EvenlaneError(f"environment {self._env!r} already has a subscription {self._name!r}")
+        if found.state == "deleting":
+            raise EvenlaneError(
+                f"subscription {self._name!r} of environment {self._env!r} is being deleted:"
+                f" {hint(f'subscriptions delete {self._name}', self._env)} completes that"
+            )
+        if projects and {*projects} != {*found.projects}:
+            began_for = ", ".join(found.projects) or "all projects"
+            raise EvenlaneError(
+                f"subscription {self._name!r} of environment {self._env!r} is being created for {began_for}: repeat"
+                f" that without --projects, or delete it first: {hint(f'subscriptions delete {self._name}', self._env)}"
+            )
+        return None
+
+    def _activated(self, known: Known, since: int) -> Known | None:
+        """The registry in which the entry of this creation is active; None if another creator has completed it. Raises
+        EvenlaneError if it was deleted.
+        """
+        found = known.get(self._name)
+        if found is None or found.since != since or found.state == "deleting":
+            raise EvenlaneError(
+                f"subscription {self._name!r} of environment {self._env!r} was deleted while it was being created"
+            )
+        return None if found.state == "active" else {**known, self._name: replace(found, state="active")}
+
+    # ---- those who remove
+
+    async def _keep_removers(self, revision: int, since: int, marked: frozenset[int], *, began: bool) -> frozenset[int]:
+        """Wait until nobody removes messages by a registry before `revision`, and nobody can begin to: the logs of
+        partitions without an owner are marked. `marked` are those of before, and the result those of now.
+
+        An older node may have come after the owner keys were read, so all is looked at again after each mark.
+        """
+        while True:
+            found = await self._removers.wait(revision, self._limit_s)
+            if found.older:
+                await self._give_up(since, found.older, began=began)
+            if found.late:
+                raise self._not_ready(found)
+            missing = found.unowned - marked
+            if not missing:
+                return marked
+            marked |= missing - await mark_logs(self._stores.shared, missing)
+
+    async def _find_older(self, known: Known) -> list[str]:
+        clusters = [names.cluster_name(self._env, each) for each in ("", *sorted(known))]
+        return await find_older(self._coordination, clusters)
+
+    async def _give_up(self, since: int, older: Sequence[str], *, began: bool) -> None:
+        """Take back what this call has begun, and raise EvenlaneError."""
+        if began:
+            await self._deletion.take_back(since)
+            raise self._older_release(older)
+        goes_on = hint(f"subscriptions create {self._name}", self._env)
+        raise EvenlaneError(f"{self._older_release(older)}; then {goes_on} goes on")
+
+    def _older_release(self, older: Sequence[str]) -> EvenlaneError:
+        runs = "runs an older release" if len(older) == 1 else "run older releases"
+        return EvenlaneError(
+            f"{describe_nodes(older)} of environment {self._env!r} {runs}, which would remove messages that a"
+            " subscription still needs: update all nodes first"
+        )
+
+    def _not_ready(self, found: RemoverState) -> EvenlaneError:
+        late = sorted({*found.late.values()} - {""})
+        of = sorted(partition for partition, node in found.late.items() if not node)
+        owners = f"the owner of {format_count(len(of), 'partition')} ({name_some(of)})"
+        who = " and ".join([*([describe_nodes(late)] if late else []), *([owners] if of else [])])
+        has = "hasn't" if len(late) + bool(of) == 1 else "haven't"
+        return EvenlaneError(
+            f"subscription {self._name!r} of environment {self._env!r} isn't created yet: {who} {has} taken note of it"
+            f" within {self._limit_s:g} s; until then no message is removed from the streams, and"
+            f" {hint(f'subscriptions create {self._name}', self._env)} goes on"
+        )

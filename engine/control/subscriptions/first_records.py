@@ -1,0 +1,98 @@
+"""Writes the settle records with which a subscription begins, and those that keep owners of older releases out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.core.lane.log_state import fold
+from evenlane.engine.core.ports import LogMoved
+from evenlane.engine.core.records import settle_record
+from evenlane.engine.core.records.settle_record import SHARED_VERSION, SettleRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from evenlane.engine.core.ports import LaneState, Store
+
+_AT_ONCE = 16  # requests
+
+
+async def mark_logs(store: Store, partitions: Iterable[int]) -> frozenset[int]:
+    """Give the settle logs of partitions that nobody owns a last record of `SHARED_VERSION`, so that an owner of an
+    older release gives up. Returns the partitions for which that failed because somebody owns them now.
+
+    Raises Lost, Refused, UnknownVersion.
+    """
+    moved: set[int] = set()
+
+    async def mark(lane: LaneId) -> None:
+        records, position = await store.read_log(lane)
+        record = make_mark([each.body for each in records], await store.state(lane))
+        if record is None:
+            return
+        try:
+            await store.append_log(lane, settle_record.encode(record), position)
+        except LogMoved:
+            moved.add(lane.partition)
+
+    await _each_lane(partitions, mark)
+    return frozenset(moved)
+
+
+async def begin_logs(shared: Store, own: Store, partitions: Iterable[int]) -> None:
+    """Give each settle log of a new subscription (`own`) its first record, unless it has one. Raises Lost, Refused."""
+
+    async def begin(lane: LaneId) -> None:
+        record = make_first_record(lane, await shared.state(lane))
+        with contextlib.suppress(LogMoved):  # another creator has written it
+            await own.append_log(lane, settle_record.encode(record), 0)
+
+    await _each_lane(partitions, begin)
+
+
+def make_mark(log: Sequence[bytes], state: LaneState) -> SettleRecord | None:
+    """Return the record that gives a log the version `SHARED_VERSION`, and changes nothing else for a takeover; None if
+    the log has it. `state` is that of the lane's stream. Raises UnknownVersion.
+    """
+    if log and _version_of(log[-1]) == SHARED_VERSION:
+        return None
+    folded = fold(log)
+    if not folded.created:  # nobody has ever owned the lane, unless its log was lost with what was removed
+        return SettleRecord(
+            SHARED_VERSION, 0, 0, state.created, state.last, state.at, 0, b"", clean=state.first <= 1
+        )  # fmt: skip
+    return SettleRecord(
+        SHARED_VERSION, folded.epoch, folded.number, folded.created, folded.high, folded.high_at,
+        folded.settled.watermark, b"", horizon=folded.horizon, clean=folded.clean, lease=folded.lease,
+    )  # fmt: skip
+
+
+def make_first_record(lane: LaneId, state: LaneState) -> SettleRecord:
+    """Return the first record of a subscription that begins with the next message. A delayed message reaches each
+    subscription that exists when it is due, so a delay stream has no watermark. Nothing can have been in flight yet.
+    """
+    watermark = state.last if lane.kind == "lanes" else 0
+    return SettleRecord(SHARED_VERSION, 0, 0, state.created, state.last, state.at, watermark, b"", clean=True)
+
+
+def _version_of(raw: bytes) -> int:
+    """The version of a record; 0 if it can't be read."""
+    try:
+        return settle_record.decode(raw).version
+    except (ValueError, settle_record.UnknownVersion):
+        return 0
+
+
+async def _each_lane(partitions: Iterable[int], work: Callable[[LaneId], Awaitable[None]]) -> None:
+    """Do the work for both streams of each partition, some at once. Raises the first error when all that had begun have
+    ended.
+    """
+    lanes = [LaneId(kind, partition) for partition in sorted(partitions) for kind in ("lanes", "later")]
+    for start in range(0, len(lanes), _AT_ONCE):
+        ends = await asyncio.gather(*map(work, lanes[start : start + _AT_ONCE]), return_exceptions=True)
+        for error in ends:
+            if error is not None:
+                raise error
