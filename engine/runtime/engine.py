@@ -95,7 +95,7 @@ class Engine:
     async def __aenter__(self) -> Self:
         """Connect to etcd and agree on the cluster config. Raises Unreachable, ConfigError."""
         try:
-            with bound_contextvars(node=self.id):  # for all log entries, also those of tasks started here
+            with bound_contextvars(**self._log_fields):  # for all log entries, also those of tasks started here
                 await self._enter()
         except BaseException:
             await self.__aexit__()
@@ -139,7 +139,7 @@ class Engine:
         A lost lease ends the session, and the node rejoins. Raises EvenlaneError for a failure after which it can't
         continue, also of the application's lifespan.
         """
-        with bound_contextvars(node=self.id):
+        with bound_contextvars(**self._log_fields):
             _log.info("node started", version=__version__, build=describe_build())
             try:
                 clean = await self._run_sessions() if await self._host.begin() else True
@@ -244,6 +244,11 @@ class Engine:
 
     def condition(self) -> Condition | None:
         return self._session.condition() if self._session is not None else None
+
+    @property
+    def _log_fields(self) -> dict[str, str]:
+        name = self.settings.subscription
+        return {"node": self.id} if name is None else {"node": self.id, "subscription": name}
 
     def _lease(self) -> int:
         """Return the lease of the present session, 0 if there is none."""

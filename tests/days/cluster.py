@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 from evenlane.engine.base import names
 from evenlane.engine.base.aio.loop_thread import SameLoop
 from evenlane.engine.base.config.settings import Settings
+from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import ClusterConfig, agree_cluster_config
 from evenlane.engine.cluster.owners import read_owners
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
+from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.runtime.engine import Engine
@@ -117,6 +120,7 @@ class VirtualCluster:
         self._etcd, self._delays = SimEtcd(loop), Random(1)
         self._client = self.coordination()
         self._last_pid = 0
+        self.handled: defaultdict[str, list[str]] = defaultdict(list)  # ids of messages by subscription
         self._entries: defaultdict[str, list[Entry]] = defaultdict(list)
         self._begins: defaultdict[str, list[Entry]] = defaultdict(list)
         self._stack = AsyncExitStack()
@@ -204,6 +208,28 @@ class VirtualCluster:
         producer = Producer(settings=self.settings_of(), store=store, topics=topics, facts=await self._config())
         return await self._stack.enter_async_context(producer)
 
+    async def store(self, cluster: str = "online") -> MemoryStore:
+        """A store as a command has it, open until the end."""
+        store = MemoryStore(self.server, cluster)
+        await store.open()
+        self._stack.push_async_callback(store.close)
+        return store
+
+    async def create(self, subscription: str) -> None:
+        """Create a subscription, as the command does."""
+        stores = Stores(await self.store(), await self.store(names.cluster_name(self.env, subscription)))
+        await SubscriptionCreation(self._client, self.env, subscription, await self._config(), stores).run()
+
+    async def delete(self, subscription: str) -> None:
+        """Delete a subscription, as the command does."""
+        own = await self.store(names.cluster_name(self.env, subscription))
+        await SubscriptionDeletion(self._client, self.env, subscription, own).run()
+
+    def waiting(self) -> int:
+        """The messages in the streams that all subscriptions share."""
+        lanes = [LaneId(kind, p) for kind in names.SHARED_KINDS for p in range(self._settings["partitions"])]
+        return sum(len(self.server.messages(names.stream(self.env, lane))) for lane in lanes)
+
     def meter_records(self) -> list[Stored]:
         """Return all records of all nodes."""
         return self.server.messages(names.meter_stream(self.env))
@@ -216,6 +242,7 @@ class VirtualCluster:
             self._note(message, "fail")
             raise RuntimeError("as ordered")
         self._note(message, "ok")
+        self.handled[message.subscription].append(message.id)
 
     def _note(self, message: Message, what: str) -> None:
         node = NODE.get()

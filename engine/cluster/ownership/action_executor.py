@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from evenlane.engine.base import names
 from evenlane.engine.base.aio.pacing import Pacing
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.cluster.ownership.claimed_partition_opener import NEWER_PAUSE_S, ClaimedPartitionOpener
@@ -73,7 +74,7 @@ class ActionExecutor:
         on_fatal: Callable[[str], None],
     ) -> None:
         self._host, self._member, self._ownership = host, member, ownership
-        self._moves, self._unreadable = MoveLog(cluster, member, moves), unreadable
+        self._moves, self._unreadable = MoveLog(names.env_of(cluster), member, moves), unreadable
         self._on_plan, self._on_lost, self._on_fatal = on_plan, on_lost, on_fatal
         self._concurrency = asyncio.Semaphore(_AT_ONCE)
         self._acquiring = Pacing(_ACQUIRED_AT_ONCE, _ACQUIRING_S)
