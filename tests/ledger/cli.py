@@ -30,6 +30,13 @@ async def patiently(world: ProcessWorld, *arguments: str, timeout: float = 60.0)
         assert clock() < end, f"{' '.join(arguments)}, after {timeout:g} s: {error}"
 
 
+async def refusal(world: ProcessWorld, *arguments: str) -> str:
+    """Run a command that must fail, and return what it says."""
+    status, _, error = await _run(world, arguments)
+    assert status == 1, f"{' '.join(arguments)}: {status}: {error}"
+    return error
+
+
 async def _run(world: ProcessWorld, arguments: tuple[str, ...]) -> tuple[int, bytes, str]:
     given = {"nats": world.servers.nats.url, "etcd": world.servers.etcd.endpoint, "env": world.settings.env}
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
