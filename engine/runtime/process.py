@@ -137,8 +137,8 @@ class ClusterParts:
     async def open(self) -> None:
         """Return when all topics and subscriptions are known. Raises Unreachable, PortUnavailable."""
         await self.scaler.open()
-        await wait_until_answered(self.registry.start, self._start_timeout, _log.warning)
         await wait_until_answered(self.topics.start, self._start_timeout, _log.warning)
+        await wait_until_answered(self.registry.start, self._start_timeout, _log.warning)
 
     async def close(self) -> None:
         """Close. No effect if never opened."""

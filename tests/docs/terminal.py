@@ -4,6 +4,7 @@
 - ` ```python title="shop.py" `: a file that the reader makes.
 - ` ```python ` that runs an event loop: a program.
 - `<!-- test: COMMAND -->`: a step from another page, which the reader has taken before.
+- `<!-- stop: COMMAND -->`: the reader ends this command of the page with Ctrl-C.
 
 A command that prints `ready ...` continues until the end of the page, as in another terminal. Numbers, times and sizes
 differ from run to run, so they compare as equal; `...` matches any lines.
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 WARM = ROOT / "tests" / "docs" / "warm.py"
 _FENCE = re.compile(
-    r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<body>.*?)^```$|^<!-- test: (?P<before>.+?) -->$",
+    r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<body>.*?)^```$|^<!-- test: (?P<before>.+?) -->$"
+    r"|^<!-- stop: (?P<stopped>.+?) -->$",
     re.MULTILINE | re.DOTALL,
 )
 # Commands that serve, and those that take long anyway, are processes of their own; the others are forked: see warm.py.
@@ -42,8 +44,8 @@ up | run | demo | bench | report) exec {sys.executable} -c 'from evenlane.engine
 esac
 """
 _READS = re.compile(
-    r"(evenlane (why|plan|dlq list|topics (get|list|history)|backlog peek)|python -m examples\.iot (data|refused)"
-    r"|cat|curl|grep)\b"
+    r"(evenlane (why|plan|dlq list|(topics|subscriptions) (get|list|history)|backlog peek)"
+    r"|python -m examples\.iot (data|refused)|cat|curl|grep)\b"
 )
 _TIMEOUT_S = 120.0
 _LONGEST_S = 400.0  # of one command, such as a report on a busy machine
@@ -51,10 +53,11 @@ _HOST = "web-1"  # the host name in the pages
 
 
 class Step(NamedTuple):
-    """A command, and the output that the page shows."""
+    """A command, and the output that the page shows; or the end of a command that serves."""
 
     command: str
     output: list[str]
+    stops: bool = False
 
     @property
     def serves(self) -> bool:
@@ -69,6 +72,8 @@ def steps(text: str) -> list[Step]:
         language, title, body = fence["language"], fence["title"], fence["body"]
         if fence["before"]:
             found.append(Step(fence["before"], []))
+        elif fence["stopped"]:
+            found.append(Step(fence["stopped"], [], stops=True))
         elif language == "console":
             found += _console(body)
         elif language == "python" and title:
@@ -128,7 +133,8 @@ class Terminal:
     def __init__(self, folder: Path, warm_socket: Path) -> None:
         self._folder = folder
         self._ports = {port: str(free_port()) for port in ("4222", "2379", "8080", "1883")}
-        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
+        self._running: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}  # by command
+        self._begun = 0
         (folder / "bin").mkdir()
         programs = {
             "evenlane": _EVENLANE.replace("SOCKET", shlex.quote(str(warm_socket))),
@@ -143,30 +149,27 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process, _output in reversed(self._running):
-            try:
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait(40)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                pass
-            finally:
-                _kill(process.pid)
+        for process, _output in reversed([*self._running.values()]):
+            _end(process)
 
     def do(self, step: Step) -> None:
         """Carry out a step. Raises AssertionError if it fails or its output differs from the page."""
-        if step.serves:
+        if step.stops:
+            _end(self._running.pop(step.command)[0])
+        elif step.serves:
             self._begin(step)
         else:
             self._run(step)
 
     def _begin(self, step: Step) -> None:
-        output = self._folder / f"output-{len(self._running)}"
+        self._begun += 1
+        output = self._folder / f"output-{self._begun}"
         with output.open("wb") as out:
             process = subprocess.Popen(
                 ["bash", "-c", self._own(step.command)], cwd=self._folder, env=self._environ(), start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
-        self._running.append((process, output))
+        self._running[step.command] = process, output
 
         def printed() -> str:
             return output.read_text(errors="replace")
@@ -199,6 +202,16 @@ class Terminal:
         path = f"{self._folder / 'bin'}:{Path(sys.executable).parent}:{own['PATH']}"
         quick = {"EVENLANE_PARTITIONS": "16", "EVENLANE_STORAGE": "memory"}  # so that streams are made quickly
         return own | quick | {"PATH": path, "EVENLANE_NATS": nats, "EVENLANE_ETCD": etcd, "COLUMNS": "120"}
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(40)
+    except (ProcessLookupError, subprocess.TimeoutExpired):
+        pass
+    finally:
+        _kill(process.pid)
 
 
 def _kill(group: int) -> None:

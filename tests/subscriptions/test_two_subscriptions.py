@@ -23,7 +23,7 @@ _SOON_S = 60.0
 
 
 def run(main: Callable[[VirtualCluster, Producer], Coroutine[Any, Any, None]]) -> None:
-    """Run `main(cluster, producer)` in virtual time, with a topic `acme` and a node `n1` of the unnamed subscription."""
+    """Run `main(cluster, producer)` in virtual time, with a topic `acme` and a node `n1` of the unnamed one."""
 
     async def whole(loop: Any) -> None:
         async with VirtualCluster(loop, _EPOCH) as cluster:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from evenlane.engine.cluster.subscriptions.registry import RegistryView, read_view, registry_key
-from evenlane.ring.coordination.ports import Listing
+from evenlane.ring.coordination.ports import Listing, Unavailable
 from evenlane.ring.membership.records import RecordError
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination, Event, KeyValue, Watch
 
 _log = structlog.get_logger(__name__)
+
+_SILENT_S = 3.0
 
 
 class RegistryWatch:
@@ -35,10 +37,14 @@ class RegistryWatch:
         """Start following; return when the registry is known. Raises CoordinationError if etcd doesn't answer, Denied
         if this user may not read it.
         """
-        await self._coordination.get(self._key)  # a watch would wait silently for etcd, and for a permission
         self._watch = self._coordination.watch(self._key, exact=True)
         try:
-            self._take(await anext(self._watch))
+            async with asyncio.timeout(_SILENT_S):
+                self._take(await anext(self._watch))
+        except TimeoutError:
+            await self.close()
+            await self._coordination.get(self._key)  # says why: a watch waits silently, also for a permission
+            raise Unavailable(f"etcd doesn't list {self._key} within {_SILENT_S:g} s") from None
         except BaseException:
             await self.close()
             raise

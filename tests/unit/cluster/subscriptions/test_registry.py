@@ -20,6 +20,7 @@ from evenlane.engine.cluster.subscriptions.registry import (
 )
 from evenlane.engine.cluster.subscriptions.registry_watch import RegistryWatch
 from evenlane.ring.coordination.memory.client import MemoryCoordination
+from evenlane.ring.coordination.ports import Unavailable
 from evenlane.ring.membership.records import PlanRecord, RecordError, encode
 from tests.support.until import until
 
@@ -107,3 +108,12 @@ async def test_claim_by_an_older_registry_is_refused(etcd: MemoryCoordination) -
     assert not await keys.claim(2, plan)
     view = await view_of(etcd)
     assert await keys.claim(2, plan)
+
+
+async def test_etcd_that_is_silent_is_an_error(etcd: MemoryCoordination) -> None:
+    """F2: a process says that etcd doesn't answer, instead of waiting for it without a word."""
+    client = etcd.peer()
+    client.cut()
+    with pytest.raises(Unavailable):
+        await RegistryWatch(client, "online").start()
+    client.heal()
