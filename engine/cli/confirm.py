@@ -22,3 +22,10 @@ def confirm_by_name(project: str, deed: str) -> None:
     typed = typer.prompt(f"This {deed}. To continue, type the project's name", err=True)
     if typed != project:
         raise EvenlaneError(f"that is not {project!r}: nothing was dropped")
+
+
+def confirm_by_yes(deed: str) -> None:
+    """Ask for a yes, on stderr. Raises EvenlaneError for any other answer."""
+    typed = typer.prompt(f"This {deed}. To continue, type yes", default="", show_default=False, err=True)
+    if typed.strip().lower() not in ("y", "yes"):
+        raise EvenlaneError("the answer was not yes: nothing was deleted")

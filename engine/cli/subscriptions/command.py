@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.cli.confirm import require_terminal
+from evenlane.engine.cli.confirm import confirm_by_yes, require_terminal
 from evenlane.engine.cli.options import CommonOptions, Json, Yes, common
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.cli.subscriptions.session import Session, run_with_session
-from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
@@ -157,7 +156,7 @@ def _load(given: CommonOptions, name: str) -> Settings:
 def _ask(settings: Settings, name: str) -> None:
     """Ask whether to delete the subscription, unless it can't be deleted anyway. Raises EvenlaneError, ConfigError."""
     deed = f"permanently deletes subscription {name!r} of environment {settings.env!r}, and what it has not handled"
-    require_terminal("delete", deed)
+    require_terminal(f"subscriptions delete {name}", deed)
 
     async def check(session: Session) -> None:
         from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
@@ -165,8 +164,7 @@ def _ask(settings: Settings, name: str) -> None:
         await SubscriptionDeletion(session.etcd, session.env, name, None).check()
 
     run_with_session(settings, check)
-    if not typer.confirm(f"This {deed}. Continue?", err=True):
-        raise EvenlaneError("nothing was deleted")
+    confirm_by_yes(deed)
 
 
 def _line(found: SubscriptionStatus) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
-"""Creation of a subscription: what it writes, what it refuses, and how it goes on (K10)."""
+"""Creation of a subscription: what it writes, what it refuses, and whom it waits for (K10)."""
 
 import asyncio
-import itertools
 
 import pytest
 
@@ -14,7 +13,6 @@ from tests.support.subscription_world import (
     LANES,
     NAME,
     PARTITIONS,
-    Died,
     Life,
     SubscriptionWorld,
 )
@@ -251,59 +249,3 @@ class TestOlderNode:
         said = await refusal(world.creation(life=Late(0)))
         assert said.endswith("update all nodes first; then `evenlane subscriptions create audit --env online` goes on")
         assert "creating" == (await world.known())[NAME].state
-
-
-class TestDeath:
-    """K10: a creator dies at any request; repeating the command completes the creation."""
-
-    @pytest.mark.parametrize("after", [False, True])
-    async def test_creation_is_repeated(self, after):
-        for most in itertools.count(1):
-            world = SubscriptionWorld()
-            await world.open()
-            await world.put(LANE, 3)
-            try:
-                await world.creation(life=Life(most, after=after)).run(["acme"])
-            except Died:
-                known = await world.known()
-                if NAME not in known or known[NAME].state == "creating":
-                    await world.creation().run(["acme"])
-            else:
-                break
-            finally:
-                assert await world.is_complete()
-                assert [3] == [each.watermark for each in await world.log(LANE, CLUSTER)]
-                await world.close()
-        assert most > 30
-
-    async def test_messages_put_before_the_repetition_are_not_promised(self, world):
-        """The first record stays as it is: a later one could only say more."""
-        with pytest.raises(Died):
-            await world.creation(life=Life(9)).run()
-        await world.put(LANE, 2)
-        await world.creation().run()
-        assert await world.is_complete()
-
-    async def test_two_creators_at_once(self, world):
-        lease = await world.node("n1")
-        await world.own_partition(0, "n1", lease)
-        both = [asyncio.create_task(world.creation(limit_s=60).run()) for _ in range(2)]
-        await until(world.revision)
-        await world.see("n1", lease, await world.revision())
-        await asyncio.gather(*both)
-        assert "active" == (await world.known())[NAME].state
-        assert [1] * len(LANES) == [len(await world.log(lane, CLUSTER)) for lane in LANES]
-
-    async def test_two_subscriptions_at_once(self, world):
-        await asyncio.gather(world.creation().run(), world.creation("billing").run())
-        assert {"active"} == {each.state for each in (await world.known()).values()}
-        assert 2 == len(await world.known())
-
-    async def test_deletion_meanwhile(self, world):
-        await world.own_partition(0, "n1", await world.node("n1"))
-        running = asyncio.create_task(refusal(world.creation(limit_s=60)))
-        await until(lambda: world.has_own_streams() == {True})
-        await world.deletion().run()
-        await world.etcd.delete("/evenlane/online/owners/0")
-        deleted = "subscription 'audit' of environment 'online' was deleted while it was being created"
-        assert (deleted, {}, {False}) == (await running, await world.known(), world.has_own_streams())

@@ -1,0 +1,217 @@
+"""`evenlane subscriptions` on real servers, without nodes and with one (K10)."""
+
+import asyncio
+import json
+import os
+import pty
+import sys
+from functools import partial
+
+import nats
+import pytest
+
+from evenlane.engine.base import names
+from evenlane.engine.base.config.settings import load
+from evenlane.engine.core.records import settle_record
+from evenlane.ring.coordination.etcd.client import EtcdCoordination
+from evenlane.ring.membership.records import SETTLE_LOG, NodeRecord, encode
+from tests.support.node.running import running_engine
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+NAME = "audit"
+
+
+@pytest.fixture
+def subscriptions(env, evenlane):
+    """Runs `evenlane subscriptions ...`: (exit code, stdout, stderr)."""
+    return partial(evenlane, "subscriptions")
+
+
+@pytest.fixture
+def shown(env, transcript):
+    """Runs `evenlane subscriptions ...`, and records its output."""
+    return partial(transcript, "subscriptions")
+
+
+@pytest.fixture
+def at_terminal(monkeypatch):
+    """Gives a command a terminal on which somebody types `answer`."""
+
+    terminal = pty.openpty()
+
+    def give(answer):
+        os.write(terminal[0], f"{answer}\n".encode())
+        monkeypatch.setattr(sys, "stdin", os.fdopen(os.dup(terminal[1])))
+
+    yield give
+    for each in terminal:
+        os.close(each)
+
+
+@pytest.fixture
+def by_hand(servers):
+    """Runs work with a client of etcd."""
+
+    async def run(work):
+        client = EtcdCoordination([servers.etcd.endpoint])
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return lambda work: asyncio.run(run(work))
+
+
+def list_streams(servers):
+    async def ask():
+        client = await nats.connect(servers.nats.url)
+        try:
+            return {each.config.name: each.state.messages for each in await client.jetstream().streams_info()}
+        finally:
+            await client.close()
+
+    return asyncio.run(ask())
+
+
+def test_subscription_is_created_shown_and_deleted(shown, transcript):
+    """K10: the commands' output."""
+    shown("list")
+    shown("create", NAME)
+    shown("create", "billing", "--projects", "acme", "--projects", "shop-*")
+    shown("list")
+    shown("get", "billing")
+    shown("delete", NAME, "--yes")
+    shown("list")
+    transcript.check()
+
+
+def test_documents_agree(subscriptions, env):
+    """K10: the same fields in each command."""
+    code, out, err = subscriptions("create", NAME, "--projects", "acme", "--json")
+    assert (0, "") == (code, err)
+    document = json.loads(out)
+    streams = [f"{kind}_{env}_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")]
+    assert (NAME, "active", ["acme"], [], streams) == tuple(
+        document[field] for field in ("name", "state", "projects", "nodes", "streams")
+    )
+    assert document == json.loads(subscriptions("get", NAME, "--json")[1])
+    unnamed = {"name": None, "state": "active", "since": None, "projects": [], "nodes": [], "streams": []}
+    assert {"subscriptions": [unnamed, document]} == json.loads(subscriptions("list", "--json")[1])
+    code, out, err = subscriptions("delete", NAME, "--yes", "--json")
+    assert (0, {"name": NAME, "deleted": True}, "") == (code, json.loads(out), err)
+    assert {"subscriptions": [unnamed]} == json.loads(subscriptions("list", "--json")[1])
+
+
+def test_streams_and_keys_come_and_go(subscriptions, servers, env, by_hand):
+    """K10: each settle log has a first record; a deletion leaves the lanes as they are."""
+    assert 0 == subscriptions("create", NAME)[0]
+    found = list_streams(servers)
+    cluster = names.cluster_name(env, NAME)
+    assert (8, 8) == (found[f"SETTLED_{cluster}"], found[f"SETTLED_{env}"])  # 4 partitions, two streams each
+    assert 0 == subscriptions("delete", NAME, "--yes")[0]
+    left = list_streams(servers)
+    assert not [name for name in left if name.endswith(cluster)]
+    assert {f"{kind}_{env}_{number}" for kind in ("LANES", "LATER") for number in range(4)} <= left.keys()
+
+    async def keys(etcd):
+        return [item.key for item in (await etcd.list(names.key(env, "subscription"))).items]
+
+    assert [] == by_hand(keys)
+
+
+async def test_node_takes_note_of_a_creation(env, servers, evenlane_in_thread):
+    """K10: the command ends once the owners of all partitions go by the new registry."""
+    settings = load({"env": env, "nats": servers.nats.url, "etcd": servers.etcd.endpoint}).settings
+    etcd = EtcdCoordination(settings.etcd)
+    async with running_engine(settings, lambda _message: None) as engine:
+        await until(lambda: owners(etcd, env), what="owners of all partitions")
+        code, out, _ = await evenlane_in_thread("subscriptions", "create", NAME)
+        assert (0, "audit: created, for all projects\n") == (code, out)
+        assert await etcd.get(names.key(env, "seen", engine.id)) is not None
+        _, out, _ = await evenlane_in_thread("subscriptions", "list", "--json")
+        assert [[engine.id], []] == [each["nodes"] for each in json.loads(out)["subscriptions"]]
+    await etcd.close()
+
+
+async def owners(etcd, env):
+    """Whether each of the 4 partitions has an owner."""
+    return 4 == len((await etcd.list(names.key(env, "owners", ""))).items)
+
+
+WRONG = """
+subscriptions create au_dit
+subscriptions create audit --projects a.b
+subscriptions get audit
+subscriptions get au_dit
+subscriptions delete audit
+subscriptions delete audit --yes
+subscriptions delete au_dit --yes
+subscriptions create audit --store memory://x
+subscriptions create
+subscriptions list --env nowhere
+subscriptions create audit --env nowhere
+"""
+
+
+def test_wrong_use_is_one_sentence(env, transcript):
+    """K10: and changes nothing."""
+    transcript.fail(WRONG)
+    transcript("subscriptions", "list")
+    transcript.check()
+
+
+def test_twice_is_one_sentence(shown, transcript):
+    """K10: a subscription that exists is left as it is."""
+    shown("create", NAME)
+    shown("create", NAME, "--projects", "acme")
+    shown("list")
+    transcript.check()
+
+
+@pytest.mark.parametrize("env", [{"MAX_QUEUE_BACKLOG": "100"}], indirect=True, ids=[""])
+def test_environment_with_a_limit_of_its_queues(shown, transcript):
+    """K10: NATS would refuse puts for all."""
+    shown("create", NAME)
+    transcript.check()
+
+
+def test_living_nodes_refuse(shown, transcript, env, by_hand):
+    """K10: an older node would remove messages; a node of the subscription still works for it."""
+    shown("create", NAME)
+    reads = {SETTLE_LOG: settle_record.SHARED_VERSION}
+    own = names.cluster_name(env, NAME)
+
+    async def join(etcd):
+        await etcd.put(names.key(env, "nodes", "old"), encode(NodeRecord()))
+        await etcd.put(names.key(own, "nodes", "a1"), encode(NodeRecord(reads=reads)))
+
+    by_hand(join)
+    shown("create", "billing")
+    shown("delete", NAME, "--yes")
+    shown("list")
+    transcript.check()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_left"), [("yes", False), ("Y", False), ("no", True), ("", True), ("audit", True)]
+)
+def test_deletion_asks(subscriptions, at_terminal, answer, is_left):
+    """K10: an answer other than yes changes nothing."""
+    subscriptions("create", NAME)
+    at_terminal(answer)
+    code, _, err = subscriptions("delete", NAME)
+    assert "This permanently deletes subscription 'audit' of environment" in err
+    left = [each["name"] for each in json.loads(subscriptions("list", "--json")[1])["subscriptions"]]
+    assert (is_left, is_left) == (bool(code), NAME in left)
+    assert is_left == err.endswith("evenlane: the answer was not yes: nothing was deleted\n")
+
+
+def test_deletion_that_cant_be_is_not_asked_for(subscriptions, at_terminal):
+    """K10: the sentence comes at once."""
+    at_terminal("y")
+    code, out, err = subscriptions("delete", NAME)
+    assert (1, "") == (code, out)
+    assert err.startswith("evenlane: environment ")
+    assert err.endswith("has no subscription 'audit': there is only the one without a name\n")
