@@ -33,14 +33,15 @@ _SUBJECT = re.compile(rf"(?:{_WORD}\.)*(?:{_WORD}|>)")
 @dataclass(frozen=True, slots=True)
 class Additions:
     """What a process does beyond its role: subjects of NATS that it uses itself, answers to requests on those that it
-    subscribes to, and topics that it creates and changes. Whoever may send such a request chooses the subject of its
-    answer, and nats-server doesn't check it.
+    subscribes to, topics that it creates and changes, and named subscriptions that it creates and deletes. Whoever may
+    send such a request chooses the subject of its answer, and nats-server doesn't check it.
     """
 
     publish: tuple[str, ...] = ()
     subscribe: tuple[str, ...] = ()
     answers: bool = False
     topics: bool = False
+    subscriptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +106,30 @@ def _add(role: Role, kind: RoleName, env: str, additions: Additions) -> Role:
             read=tuple(dict.fromkeys((*role.read, *_keys(env, "topics/", "authors/", "leader")))),
             write=_keys(env, "topics/", "authors/"),
         )
+    role = _add_subscriptions(role, kind, env, additions.subscriptions)
     return replace(
         role,
         publish=(*role.publish, *additions.publish),
         subscribe=(*role.subscribe, *additions.subscribe),
         answers=additions.answers,
+    )
+
+
+def _add_subscriptions(role: Role, kind: RoleName, env: str, subscriptions: Sequence[str]) -> Role:
+    """Add what the creation and deletion of these subscriptions need. No wildcard of NATS matches the names of an
+    environment's subscriptions and nothing else, so each is named.
+    """
+    if not subscriptions:
+        return role
+    if kind != "operator":
+        raise ConfigError("--subscription: only an operator creates and deletes subscriptions")
+    clusters = [names.cluster_name(env, names.check_subscription(each)) for each in dict.fromkeys(subscriptions)]
+    logs = [f"settled.{cluster}.*.*" for cluster in (env, *clusters)]
+    deletions = _api(*(f"STREAM.DELETE.{stream}" for cluster in clusters for stream in names.own_streams(cluster)))
+    return replace(
+        role,
+        publish=(*role.publish, *logs, *deletions),
+        write=(*role.write, *_keys(env, "subscriptions"), *(names.key(cluster, "") for cluster in clusters)),
     )
 
 

@@ -58,6 +58,12 @@ _Answer = Annotated[
     ),
 ]
 _Topics = Annotated[bool, typer.Option("--topics", help="A producer that creates and changes topics.")]
+_Subscriptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--subscription", metavar="NAME", help="A subscription that an operator creates and deletes; repeatable."
+    ),
+]
 
 
 @common
@@ -72,6 +78,7 @@ def permissions(
     subscribe: _Subscribe = None,
     answer: _Answer = False,
     topics: _Topics = False,
+    subscription: _Subscriptions = None,
 ) -> None:
     """Print the permissions that a process needs in NATS or etcd, and no more.
 
@@ -84,11 +91,13 @@ def permissions(
       evenlane permissions producer --project acme --format etcd
       evenlane permissions producer --project acme --format nsc
       evenlane permissions node --publish 'orders.*.created'
+      evenlane permissions operator --subscription audit
     """
     from evenlane.engine.admin.permissions import formats
     from evenlane.engine.admin.permissions.roles import Additions, make_role
 
-    additions = Additions(tuple(publish or ()), tuple(subscribe or ()), answers=answer, topics=topics)
+    subjects = tuple(publish or ()), tuple(subscribe or ())
+    additions = Additions(*subjects, answers=answer, topics=topics, subscriptions=tuple(subscription or ()))
     made = make_role(role.value, given.load().settings.env, project or (), name, additions)
     write = {
         Format.NATS: formats.nats_config,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import psutil
 
 from evenlane.engine.admin.permissions.formats import etcd_commands, jwt_permissions, nats_account, nats_config
-from evenlane.engine.admin.permissions.roles import make_role
+from evenlane.engine.admin.permissions.roles import Additions, make_role
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.runtime.embedded import child
 from evenlane.engine.runtime.embedded.etcd import EtcdServer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 ENV = "guarded"
 PASSWORD = "a-password-of-its-own"
 ROOT = "root"
+SUBSCRIPTION = "audit"
 Kind = Literal["one account", "accounts", "jwt"]
 
 _stores: dict[tuple[str, ...], Path] = {}
@@ -43,6 +44,7 @@ def roles() -> dict[str, Role]:
     made = [make_role(kind, ENV) for kind in ("node", "reporter", "operator", "producer")]
     made += [make_role("producer", ENV, [project]) for project in ("acme", "other")]
     made += [make_role("producer", ENV, ["acme", "beta"], "shop")]
+    made += [make_role("operator", ENV, name="founder", additions=Additions(subscriptions=(SUBSCRIPTION,)))]
     return {role.name: role for role in made}
 
 

@@ -142,6 +142,16 @@ def test_mistyped_role_is_one_sentence(capsys):
             "--topics: only a producer of all projects",
         ),
         (("producer", "x", ["a"], None, Additions(topics=True)), ConfigError, "--topics: only a producer of all"),
+        (
+            ("node", "online", [], None, Additions(subscriptions=("audit",))),
+            ConfigError,
+            "^--subscription: only an operator creates and deletes subscriptions$",
+        ),
+        (
+            ("operator", "x", [], None, Additions(subscriptions=("a_b",))),
+            InvalidName,
+            "subscription 'a_b' is not valid",
+        ),
         *(
             (("node", "online", [], None, Additions(publish=(wrong,))), ConfigError, "is not a subject of NATS: write")
             for wrong in ("", "a b", "a..b", ".a", "a.", "a.>.b", "a.b*", '"a\nb', "a,b", "a.\x00", "a\x1b")
@@ -177,6 +187,17 @@ def test_what_a_process_does_itself_is_added_in_each_format(capsys):
         "readwrite /evenlane/online/topics/", "readwrite /evenlane/online/authors/", "read /evenlane/online/settings",
         "read /evenlane/online/accepted/", "read /evenlane/online/templates/", "read /evenlane/online/leader",
     ] == [line.partition(" producer ")[2] for line in grants]  # fmt: skip
+
+
+def test_operator_of_a_subscription_may_delete_its_streams_alone():
+    """S1, K10: no stream of messages, and no other subscription's."""
+    plain = make_role("operator", "online")
+    role = make_role("operator", "online", additions=Additions(subscriptions=("audit", "audit")))
+    deletions = [f"$JS.API.STREAM.DELETE.{kind}_online_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")]
+    assert ("settled.online.*.*", "settled.online_audit.*.*", *deletions) == role.publish[len(plain.publish) :]
+    keys = ("/evenlane/online/subscriptions", "/evenlane/online/subscription/audit/")
+    assert keys == role.write[len(plain.write) :]
+    assert (plain.read, plain.subscribe) == (role.read, role.subscribe)
 
 
 def test_only_nodes_and_producers_of_some_projects_have_accounts():

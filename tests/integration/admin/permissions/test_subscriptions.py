@@ -1,0 +1,65 @@
+"""The permissions of an operator who creates and deletes a subscription, on real servers that require them."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from evenlane.engine.cli.subscriptions.session import run_with_session
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
+from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
+from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
+from evenlane.engine.errors import EvenlaneError
+from tests.support.permissions.guarded import ENV, SUBSCRIPTION
+from tests.support.permissions.roles_at_work import connected, handler, node, set_topics
+from tests.support.until import until
+
+pytestmark = pytest.mark.real
+
+
+async def create(session):
+    stores = Stores(await session.open_store(""), await session.open_store(SUBSCRIPTION))
+    creation = SubscriptionCreation(session.etcd, ENV, SUBSCRIPTION, session.cluster_config, stores)
+    await creation.run()
+    return [each.name for each in await SubscriptionClient(session.etcd, ENV).all()]
+
+
+async def delete(session):
+    await SubscriptionDeletion(session.etcd, ENV, SUBSCRIPTION, await session.open_store(SUBSCRIPTION)).run()
+    return [each.name for each in await SubscriptionClient(session.etcd, ENV).all()]
+
+
+async def run(servers, user, work):
+    return await asyncio.to_thread(run_with_session, servers.settings(user), work)
+
+
+async def test_operator_of_a_subscription_does_its_whole_job(shared):
+    """S1, K10: with a node, and without one; nobody is denied anything."""
+    with capture_logs() as logs:
+        async with node(shared, handler([])):
+            await set_topics(shared, acme={"qps": 1_000})
+            assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
+        assert [None] == await run(shared, "founder", delete)
+        assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
+        assert [None] == await run(shared, "founder", delete)
+    assert [] == [each for each in logs if each["event"] == "NATS denies a subject"]
+
+
+async def test_operator_of_a_subscription_deletes_no_other_stream(shared):
+    """S1, K10: neither lanes nor what another subscription has."""
+    async with connected(shared, "founder") as (client, denied):
+        for stream in (f"LANES_{ENV}_0", f"SETTLED_{ENV}", f"SETTLED_{ENV}_billing"):
+            before, _ = len(denied), await client.publish(f"$JS.API.STREAM.DELETE.{stream}", b"")
+            await client.flush()
+            await until(lambda: len(denied) > before, what=stream)  # noqa: B023 - called at once
+
+
+async def test_plain_operator_creates_none(servers):
+    """S1, K10: one sentence, and nothing is changed."""
+    with pytest.raises(EvenlaneError, match="permission denied"):
+        await run(servers, "operator", create)
+    assert [None] == await run(servers, "operator", _list)
+
+
+async def _list(session):
+    return [each.name for each in await SubscriptionClient(session.etcd, ENV).all()]
