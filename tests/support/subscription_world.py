@@ -118,6 +118,9 @@ class SubscriptionWorld:
         known = await self.known()
         await self.register(**{**known, name: replace_state(known.get(name), state)})
 
+    async def lose_registry(self) -> None:
+        await self.etcd.delete(registry_key(ENV))
+
     async def node(self, node: str, reads: dict[str, int] | None = None, cluster: str = ENV) -> int:
         """A node that is alive. Returns its lease."""
         lease = await self.etcd.grant(LEASE_S)

@@ -27,13 +27,21 @@ _WORDS = {"creating": "being created", "deleting": "being deleted"}
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
-    """One named subscription. `since` (unix ns) is when its creation began: of the delayed messages, it gets those that
-    are due later. `projects` are patterns of the projects whose messages it gets; empty: all.
+    """One named subscription. `since` (unix ns) is when its creation began. `projects` are patterns of the projects
+    whose messages it gets; empty: all. With `returned`, its settle logs were there before: etcd had lost it.
     """
 
     state: State
     since: Annotated[int, msgspec.Meta(ge=0)] = 0
     projects: list[str] = []
+    returned: bool = False
+
+    @property
+    def due_from(self) -> int:
+        """The time (unix ns) from which on it gets delayed messages. One that has returned gets all that it hasn't
+        settled.
+        """
+        return 0 if self.returned else self.since
 
 
 class RegistryRecord(Record, frozen=True, kw_only=True):

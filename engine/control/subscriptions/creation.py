@@ -87,16 +87,19 @@ class SubscriptionCreation:
             raise self._older_release(older)
         partitions = range(self._config.partitions)
         await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in ("lanes", "later")])
+        # If etcd has lost the subscription, its settle logs say how far it has come.
+        returned = names.cluster_name(self._env, self._name) in await self._stores.own.find_clusters(again=True)
         began, since = False, 0
 
         def begin(known: Known) -> Known | None:
             nonlocal began, since
-            changed = self._with_entry(known, projects)
+            changed = self._with_entry(known, projects, returned=returned)
             began, since = changed is not None, (changed or known)[self._name].since
             return changed
 
         revision = await self._editor.change(begin)
         await self._stores.own.create_own_streams()
+        began = began and not returned  # otherwise there is more to lose than this creation
         marked = await self._keep_removers(revision, since, frozenset(), began=began)
         try:
             await begin_logs(self._stores.shared, self._stores.own, partitions)
@@ -109,7 +112,7 @@ class SubscriptionCreation:
 
     # ---- the registry
 
-    def _with_entry(self, known: Known, projects: Sequence[str]) -> Known | None:
+    def _with_entry(self, known: Known, projects: Sequence[str], *, returned: bool = False) -> Known | None:
         """The registry with the new entry; None if a creation that was broken off is to be completed. Raises
         EvenlaneError if the subscription can't be created.
         """
@@ -123,7 +126,10 @@ class SubscriptionCreation:
             return {
                 **known,
                 self._name: Subscription(
-                    state="creating", since=self._stores.shared.now(), projects=[*dict.fromkeys(projects)]
+                    state="creating",
+                    since=self._stores.shared.now(),
+                    projects=[*dict.fromkeys(projects)],
+                    returned=returned,
                 ),
             }
         if found.state == "active":

@@ -121,3 +121,22 @@ async def test_older_node_that_comes_and_goes(overtaken):
     await overtaken.creation(life=Short(0)).run()
     assert [1, 1, 2] == [each.version for each in await overtaken.log(LANE)]
     assert "active" == (await overtaken.known())[NAME].state
+
+
+async def test_subscription_that_etcd_has_lost_returns(world):
+    """F2, K10: a restoration of etcd may lose it. It goes on where it was, also with delayed messages; and a node of
+    an older release that keeps it from that doesn't cost it its settle logs.
+    """
+    await world.put(LANE, 3)
+    await world.creation().run()
+    before = await world.log(LANE, CLUSTER)
+    await world.put(LANE, 4)
+    await world.lose_registry()
+    lease = await world.node("old", {})
+    with pytest.raises(EvenlaneError, match="node old of environment 'online' runs an older release"):
+        await world.creation().run()
+    await world.etcd.revoke(lease)
+    await world.creation().run()
+    assert before == await world.log(LANE, CLUSTER)
+    found = (await world.known())[NAME]
+    assert ("active", 0) == (found.state, found.due_from)
