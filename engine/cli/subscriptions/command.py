@@ -113,7 +113,10 @@ def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
     if as_json:
         print_json(found.document())
         return
-    shown = {field: ", ".join(value) if isinstance(value, list) else value for field, value in found.document().items()}
+    shown = {
+        field: ", ".join(_printable(value)) if isinstance(value, list) else value
+        for field, value in found.document().items()
+    }
     shown["projects"] = _describe_projects(found)
     print_table(("FIELD", "VALUE"), [(field, value or "-") for field, value in shown.items()])
 
@@ -169,9 +172,14 @@ def _ask(settings: Settings, name: str) -> None:
 
 def _line(found: SubscriptionStatus) -> tuple[str, ...]:
     name = _UNNAMED if found.name is None else found.name
-    projects = ",".join(found.projects) or "all"
+    projects = ",".join(_printable(found.projects)) or "all"
     return name, found.state, found.since or "-", projects, str(len(found.nodes))
 
 
 def _describe_projects(found: SubscriptionStatus) -> str:
-    return ", ".join(found.projects) or "all projects"
+    return ", ".join(_printable(found.projects)) or "all projects"
+
+
+def _printable(values: list[str]) -> list[str]:
+    """Values of etcd may be arbitrary."""
+    return [each if each.isprintable() else repr(each) for each in values]

@@ -68,5 +68,8 @@ class SubscriptionClient:
 
 
 def format_since(at: int) -> str:
-    """Format unix ns as RFC 3339."""
-    return f"{datetime.fromtimestamp(at // 10**9, UTC):%Y-%m-%dT%H:%M:%S}Z"
+    """Format unix ns as RFC 3339; a time that no date can have, which somebody else has written, as it is."""
+    try:
+        return f"{datetime.fromtimestamp(at // 10**9, UTC):%Y-%m-%dT%H:%M:%S}Z"
+    except (ValueError, OverflowError, OSError):
+        return str(at)

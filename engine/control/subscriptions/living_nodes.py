@@ -24,12 +24,12 @@ async def list_nodes(coordination: Coordination, cluster: str) -> list[str]:
 
 
 async def find_older(coordination: Coordination, clusters: Iterable[str]) -> list[str]:
-    """Return the living nodes of releases that would remove messages which subscriptions need. Raises
-    CoordinationError.
+    """Return the living nodes of releases that would remove messages which subscriptions need. Values that can't be
+    decoded are skipped without a log entry, as the nodes log them. Raises CoordinationError.
     """
     found = []
     for cluster in clusters:
-        prefix, records = names.key(cluster, "nodes", ""), RecordReader(cluster)
+        prefix, records = names.key(cluster, "nodes", ""), RecordReader(cluster, lambda _reason: None)
         for item in (await coordination.list(prefix)).items:
             record = records.read(NodeRecord, item.key, item.value)
             if record is not None and record.reads.get(SETTLE_LOG, 1) < settle_record.SHARED_VERSION:

@@ -69,7 +69,7 @@ class RemoverWatch:
         return "" if record is None else record.id
 
     def _records(self) -> RecordReader:
-        return RecordReader(self._cluster)
+        return RecordReader(self._cluster, lambda _reason: None)  # the nodes log what can't be decoded
 
     async def _list_owners(self) -> dict[int, KeyValue]:
         found = {}

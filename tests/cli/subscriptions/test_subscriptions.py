@@ -12,6 +12,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import load
+from evenlane.engine.cluster.subscriptions.registry import RegistryRecord, Subscription, registry_key
 from evenlane.engine.core.records import settle_record
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.membership.records import SETTLE_LOG, NodeRecord, encode
@@ -174,6 +175,53 @@ def test_twice_is_one_sentence(shown, transcript):
 def test_environment_with_a_limit_of_its_queues(shown, transcript):
     """K10: NATS would refuse puts for all."""
     shown("create", NAME)
+    transcript.check()
+
+
+def test_broken_off_commands_are_completed(shown, transcript, env, by_hand):
+    """K10: `list` shows the states; only the command that was broken off goes on."""
+    known = {"audit": Subscription(state="creating", projects=["acme"]), "billing": Subscription(state="deleting")}
+
+    async def begin(etcd):
+        await etcd.put(registry_key(env), encode(RegistryRecord(subscriptions=known)))
+
+    by_hand(begin)
+    shown("list")
+    shown("create", "billing")
+    shown("create", "audit", "--projects", "shop")
+    shown("create", "audit")
+    shown("delete", "billing", "--yes")
+    shown("list")
+    transcript.check()
+
+
+def test_seventeenth_is_one_sentence(shown, transcript, env, by_hand):
+    """K10: each costs the owners of all partitions some reads."""
+    known = {f"s{number}": Subscription(state="active") for number in range(16)}
+
+    async def fill(etcd):
+        await etcd.put(registry_key(env), encode(RegistryRecord(subscriptions=known)))
+
+    by_hand(fill)
+    shown("create", NAME)
+    transcript.check()
+
+
+def test_values_that_somebody_else_has_written(shown, transcript, env, by_hand):
+    """K10: shown as they are, or one sentence."""
+    known = {"audit": Subscription(state="active", since=10**30, projects=["\x1b[31m"])}
+
+    async def write(etcd):
+        await etcd.put(registry_key(env), encode(RegistryRecord(subscriptions=known)))
+
+    async def spoil(etcd):
+        await etcd.put(registry_key(env), b'{"subscriptions": 1}')
+
+    by_hand(write)
+    shown("list")
+    shown("get", NAME)
+    by_hand(spoil)
+    transcript.fail("subscriptions list\nsubscriptions create audit\nsubscriptions delete audit --yes")
     transcript.check()
 
 
