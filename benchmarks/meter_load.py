@@ -20,7 +20,8 @@ from evenlane.engine.base import names
 from evenlane.engine.core.records.meter_record import LaneRow, QueueRow, RecordHead, TopicRow, encode
 from evenlane.engine.store.jetstream.client.connection import Connection
 from evenlane.engine.store.jetstream.client.options import NatsOptions
-from evenlane.engine.store.jetstream.streams import ensure, meter_config
+from evenlane.engine.store.jetstream.stream_configs import meter_config
+from evenlane.engine.store.jetstream.streams import ensure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

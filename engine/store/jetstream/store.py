@@ -30,6 +30,7 @@ from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from evenlane.engine.store.jetstream.publishing.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads
+from evenlane.engine.store.jetstream.stream_configs import StreamConfigs
 from evenlane.engine.store.jetstream.watchdog import Watchdog
 from evenlane.engine.store.jetstream.writability import Writability
 from evenlane.engine.store.refusals import missing_stream
@@ -66,11 +67,10 @@ class JetStreamStore:
         feed_budget: int = 32 << 20,
         feeds_apart: bool = True,
     ) -> None:
-        self._options, self._cluster, self._storage, self._replicas = options, cluster, storage, replicas
+        self._options, self._cluster, self._feed_budget = options, cluster, feed_budget
+        self._configs = StreamConfigs(cluster, storage, replicas, duplicate_window_s, dead_letter_keep_s, meter_keep_s)
         self._replicas_of: dict[str, int] = {}  # by stream, when it was last prepared
-        self._window_s, self._feed_budget = duplicate_window_s, feed_budget
-        self._keep_s, self._kept_compared = dead_letter_keep_s, False
-        self._meter_keep_s = meter_keep_s
+        self._kept_compared = False
         self._connection = Connection(options, name)
         # Acknowledgements must not queue behind the megabytes that feeds have requested: on one connection,
         # settling lagged by more than a second at full load (docs/adr/0004).
@@ -145,32 +145,15 @@ class JetStreamStore:
         if queue_limit is not None:
             self._publisher.queue_limit = queue_limit
         self._is_prepared = True
-        env, limit = names.env_of(self._cluster), self._publisher.queue_limit
-        shared = [
-            streams.lane_config(env, lane, self._storage, self._replicas, self._window_s, limit)
-            for lane in lanes
-            if lane.kind in ("lanes", "later")
-        ]
-        shared.append(streams.busy_config(env, self._storage, self._replicas))
+        shared = self._configs.list_shared(lanes, self._publisher.queue_limit)
         if names.subscription_of(self._cluster):
-            await self._ensure(shared, self._own_configs())
+            await self._ensure(shared, self._configs.list_own())
         else:
-            await self._ensure([*shared, *self._own_configs()])
+            await self._ensure([*shared, *self._configs.list_own()])
         self._note_log(await self._clock.begin(self._connection, names.settled_stream(self._cluster)))
         if self._feeding is not self._connection and not self._kept_compared:  # a process that only puts needn't check
             self._kept_compared = True
-            retention.compare(self._cluster, await self.dead_letters_kept(), self._keep_s)
-
-    def _own_configs(self) -> list[dict[str, Any]]:
-        """The configs of the streams that no other cluster uses."""
-        cluster, storage, replicas = self._cluster, self._storage, self._replicas
-        again = [streams.again_config(cluster, storage, replicas, self._window_s)]
-        return [
-            streams.settled_config(cluster, storage, replicas),
-            *(again if names.subscription_of(cluster) else []),
-            streams.dead_config(cluster, storage, replicas, self._window_s, self._keep_s),
-            streams.meter_config(cluster, storage, replicas, self._meter_keep_s),
-        ]
+            retention.compare(self._cluster, await self.dead_letters_kept(), self._configs.keep_s)
 
     async def _ensure(self, desired: list[dict[str, Any]], required: Sequence[dict[str, Any]] = ()) -> None:
         missing = partial(missing_stream, self._cluster)
@@ -183,7 +166,7 @@ class JetStreamStore:
 
     async def create_own_streams(self) -> None:
         assert names.subscription_of(self._cluster), "the streams of the unnamed subscription are created by `prepare`"
-        await self._ensure(self._own_configs())
+        await self._ensure(self._configs.list_own())
 
     async def find_clusters(self, *, again: bool = False) -> frozenset[str]:
         if again:
@@ -300,7 +283,7 @@ class JetStreamStore:
 
     async def find_risks(self) -> list[str]:
         storage = durability.Storage(
-            self._storage, self._replicas_of, self._replicas, durability.is_local(self._options.servers)
+            self._configs.storage, self._replicas_of, self._configs.replicas, durability.is_local(self._options.servers)
         )
         found = await durability.read_sync(self._options.monitor, self._options.tls())
         return durability.find_risks(storage, found)

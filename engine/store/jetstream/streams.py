@@ -8,138 +8,28 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM
 from evenlane.engine.store.jetstream.api.values import StreamInfo, StreamPage
 from evenlane.engine.store.jetstream.client.replies import ApiError
+from evenlane.engine.store.jetstream.stream_configs import SACRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from evenlane.engine.base.names import LaneId
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _SECOND = 1_000_000_000
 _OTHER_CONFIG, _OTHER_SUBJECTS = 10058, 10065  # a stream of this name, or with these subjects, exists
 _NO_FILES = 10049  # the server reports the underlying system error only in its own log
 _AT_ONCE = 16
-_BUSY_KEPT_S = 86_400
 _LISTINGS, _LIST_S = 3, 10.0
 _UNAVAILABLE = 503  # no leader at the moment, for example: worth a retry
 _AGREE_S = 30.0  # the longest time for a cluster's servers to agree on a new stream
 _INFO_S, _PAUSE_S = 1.0, 0.05  # a request's time to be answered, and the pause before the next one
 
-# Settings that must be as we create them: any other value loses messages, or lets a publisher do so.
-_SACRED = {
-    "retention": "limits",  # work-queue streams would delete messages that aren't settled
-    "max_age": 0,
-    "max_msgs": -1,
-    "max_bytes": -1,
-    "discard": "new",
-    "allow_rollup_hdrs": False,
-    "allow_msg_ttl": False,
-}
 _FREE_FOR_METER = ("max_age", "max_msgs", "max_bytes", "discard")
-
-
-def lane_config(
-    env: str, lane: LaneId, storage: str, replicas: int, window_s: float, limit: int | None = None
-) -> dict[str, Any]:
-    """The config of a lane's stream. The duplicate window is the producer's total retry time. `limit` is the most
-    messages per queue (-1: unlimited, None: unknown here); delay streams have no limit, because a retry must never be
-    refused.
-    """
-    depth = ".*.*.*" if lane.kind == "lanes" else ".*.*.*.*"
-    limited = lane.kind == "lanes" and limit is not None
-    return {
-        "name": names.stream(env, lane),
-        "subjects": [f"{lane.kind}.{env}.{lane.partition}{depth}"],
-        "storage": storage,
-        "num_replicas": replicas,
-        "duplicate_window": int(window_s * _SECOND),
-        "allow_direct": True,
-        "max_consumers": -1,
-        **_SACRED,
-        **(queue_limit.settings(limit) if limited and limit is not None else {}),
-    }
-
-
-def dead_config(cluster: str, storage: str, replicas: int, window_s: float, keep_s: float) -> dict[str, Any]:
-    """The config of the dead letters' stream. The server removes dead letters by itself after `keep_s`."""
-    return {
-        "name": names.dead_stream(cluster),
-        "subjects": [f"dead.{cluster}.*"],
-        "storage": storage,
-        "num_replicas": replicas,
-        "duplicate_window": int(window_s * _SECOND),
-        "allow_direct": True,
-        "max_consumers": -1,
-        **_SACRED,
-        "max_age": int(keep_s * _SECOND),
-    }
-
-
-def again_config(cluster: str, storage: str, replicas: int, window_s: float) -> dict[str, Any]:
-    """The config of the stream of a named subscription's retries and replays, which is like that of a delay stream."""
-    return {
-        "name": names.again_stream(cluster),
-        "subjects": [f"again.{cluster}.*.*.*.*.*"],
-        "storage": storage,
-        "num_replicas": replicas,
-        "duplicate_window": int(window_s * _SECOND),
-        "allow_direct": True,
-        "max_consumers": -1,
-        **_SACRED,
-    }
-
-
-def settled_config(cluster: str, storage: str, replicas: int) -> dict[str, Any]:
-    """The config of the settle log's stream. A checkpoint replaces all earlier records, by rollup of its subject."""
-    return {
-        "name": names.settled_stream(cluster),
-        "subjects": [f"settled.{cluster}.*.*"],
-        "storage": storage,
-        "num_replicas": replicas,
-        "allow_direct": True,
-        "max_consumers": -1,
-        **_SACRED,
-        "allow_rollup_hdrs": True,
-    }
-
-
-def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
-    """The config of the stream of in-flight records: the last record of each process. Records of dead processes are
-    read at once or never.
-    """
-    return {
-        "name": names.busy_stream(env),
-        "subjects": [f"busy.{env}.*"],
-        "storage": storage,
-        "num_replicas": replicas,
-        "allow_direct": True,
-        "max_consumers": -1,
-        **_SACRED,
-        "discard": "old",
-        "max_msgs_per_subject": 1,
-        "max_age": _BUSY_KEPT_S * _SECOND,
-    }
-
-
-def meter_config(cluster: str, storage: str, replicas: int, keep_s: float) -> dict[str, Any]:
-    """The config of the stream of metering records. Operators may set other limits: reports use what is there."""
-    return {
-        "name": names.meter_stream(cluster),
-        "subjects": [f"meter.{cluster}.>"],
-        "storage": storage,
-        "num_replicas": replicas,
-        "allow_direct": True,
-        "max_consumers": -1,
-        **_SACRED,
-        "discard": "old",
-        "max_age": int(keep_s * _SECOND),
-    }
 
 
 class Ensured(NamedTuple):
@@ -232,13 +122,13 @@ async def _wait_for_agreement(connection: Connection, name: str) -> None:
 def check(desired: dict[str, Any], found: dict[str, Any]) -> None:
     """Raise ConfigError for a setting that would lose messages, or records of the settle log."""
     if found.get("persist_mode") == "async" and not desired["name"].startswith("METER_"):
-        # not among `_SACRED`, because servers before 2.12 refuse a config that has the field
+        # not among `SACRED`, because servers before 2.12 refuse a config that has the field
         raise ConfigError(
             f"stream {desired['name']} has persist_mode 'async', which acknowledges messages before they are written:"
             " it must be 'default'"
         )
     free = _FREE_FOR_METER if desired["name"].startswith("METER_") else ()
-    for setting in ("subjects", *_SACRED):
+    for setting in ("subjects", *SACRED):
         if setting in free:
             continue
         right = desired[setting]

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.errors import ConfigError, Unreachable
-from evenlane.engine.store.jetstream import streams
+from evenlane.engine.store.jetstream import stream_configs
 from evenlane.engine.store.jetstream.client.options import NatsOptions
 from evenlane.engine.store.jetstream.store import JetStreamStore
 from tests.contract.store.contract import StoreContract
@@ -29,7 +29,7 @@ class TestJetStream(StoreContract):
 
 async def test_stream_that_would_lose_messages_is_refused_by_name_and_setting(world):
     lane = LANE._replace(partition=50)
-    lane_config = streams.lane_config(world.env, lane, "file", 1, 30)
+    lane_config = stream_configs.lane_config(world.env, lane, "file", 1, 30)
     wrong = [("retention", "workqueue"), ("max_age", 10**12), ("max_msgs", 5), ("max_bytes", 10**6),
              ("discard", "old"), ("allow_rollup_hdrs", True), ("allow_msg_ttl", True)]  # fmt: skip
     for setting, value in wrong:
@@ -41,7 +41,7 @@ async def test_stream_that_would_lose_messages_is_refused_by_name_and_setting(wo
 
 async def test_stream_that_acknowledges_before_it_writes_is_refused_by_name(world):
     """L: `persist_mode: async` on a lane or on the settle log."""
-    lane_config = streams.lane_config(world.env, LANE._replace(partition=52), "file", 1, 30)
+    lane_config = stream_configs.lane_config(world.env, LANE._replace(partition=52), "file", 1, 30)
     await world.api(f"STREAM.CREATE.{lane_config['name']}", lane_config | {"persist_mode": "async"})
     with pytest.raises(
         ConfigError, match=rf"stream {lane_config['name']} has persist_mode 'async', which acknowledges"
@@ -49,7 +49,7 @@ async def test_stream_that_acknowledges_before_it_writes_is_refused_by_name(worl
         await world.store.prepare([LANE._replace(partition=52)])
     other = JetStreamHarness(world.server)
     await other.second.open()
-    settled_config = streams.settled_config(other.env, "file", 1)
+    settled_config = stream_configs.settled_config(other.env, "file", 1)
     await other.api(f"STREAM.CREATE.{settled_config['name']}", settled_config | {"persist_mode": "async"})
     with pytest.raises(ConfigError, match=rf"stream {settled_config['name']} has persist_mode 'async'"):
         await other.second.prepare([])
@@ -59,7 +59,7 @@ async def test_stream_that_acknowledges_before_it_writes_is_refused_by_name(worl
 async def test_dead_letter_stream_that_would_lose_messages_is_refused(nats_server):
     world = JetStreamHarness(nats_server)
     await world.second.open()
-    dead_config = streams.dead_config(world.env, "file", 1, 30, DAY)
+    dead_config = stream_configs.dead_config(world.env, "file", 1, 30, DAY)
     for setting, value in (("retention", "workqueue"), ("discard", "old"), ("max_msgs", 5)):
         await world.api(f"STREAM.CREATE.{dead_config['name']}", dead_config | {setting: value})
         with pytest.raises(ConfigError, match=rf"stream {dead_config['name']} has {setting}"):
@@ -72,7 +72,7 @@ async def test_queue_limit_that_deletes_messages_or_refuses_retries_is_refused(w
     """Without `discard_new_per_subject` the server deletes the oldest message; a delay stream must have no limit."""
     for lane in (LANE._replace(partition=60), LATER._replace(partition=60)):
         name = names.stream(world.env, lane)
-        lane_config = streams.lane_config(world.env, lane, "file", 1, 30)
+        lane_config = stream_configs.lane_config(world.env, lane, "file", 1, 30)
         await world.api(f"STREAM.CREATE.{name}", lane_config | {"max_msgs_per_subject": 5})
         with pytest.raises(ConfigError, match=rf"stream {name} has max_msgs_per_subject 5, which would lose messages"):
             await world.store.prepare([lane])
@@ -120,7 +120,7 @@ async def test_other_retention_of_dead_letters_warns_nodes_once(nats_server, kep
     world = JetStreamHarness(nats_server)
     only_puts = world.another(feeds_apart=False)
     await only_puts.open()
-    dead_config = streams.dead_config(world.env, "file", 1, 30, kept)
+    dead_config = stream_configs.dead_config(world.env, "file", 1, 30, kept)
     with capture_logs() as quiet:
         await world.api(f"STREAM.CREATE.{dead_config['name']}", dead_config)
         await only_puts.prepare([])

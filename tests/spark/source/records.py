@@ -5,7 +5,7 @@ import json
 from nats.aio.client import Client
 
 from evenlane.engine.core.records.meter_record import LaneRow, QueueRow, RecordHead, TopicRow, encode
-from evenlane.engine.store.jetstream.streams import dead_config, meter_config
+from evenlane.engine.store.jetstream.stream_configs import dead_config, meter_config
 
 SECOND = 1_000_000_000
 METER = meter_config("online", "file", 1, 86_400)

@@ -7,7 +7,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost, QueueFull
-from evenlane.engine.store.jetstream import streams
+from evenlane.engine.store.jetstream import stream_configs
 from evenlane.engine.store.jetstream.api import queue_limit
 from tests.support.store.feeding import fill, subject
 from tests.support.store.harness import LANE, JetStreamHarness
@@ -45,7 +45,7 @@ class HookedConnection:
 async def lower(world, limit, before):
     """Lower the limit of the lane's stream, as a process that prepares it."""
     present = await config(world)
-    desired = streams.lane_config(world.env, LANE, "file", 1, 30, limit)
+    desired = stream_configs.lane_config(world.env, LANE, "file", 1, 30, limit)
     async with world.connected() as connection:
         await queue_limit.adjust(HookedConnection(connection, before), [desired], {present["name"]: present})
 

@@ -6,7 +6,8 @@ import pytest
 
 from evenlane.engine.store.jetstream.api.values import StreamPage
 from evenlane.engine.store.jetstream.client.replies import ApiError, Denied
-from evenlane.engine.store.jetstream.streams import busy_config, ensure
+from evenlane.engine.store.jetstream.stream_configs import busy_config
+from evenlane.engine.store.jetstream.streams import ensure
 from tests.support.virtual_time import in_virtual_time
 
 CONFIG = busy_config("online", "file", 3)

@@ -11,7 +11,7 @@ import pytest
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.errors import ConfigError
-from evenlane.engine.store.jetstream import deletion, retention, streams
+from evenlane.engine.store.jetstream import deletion, retention, stream_configs, streams
 from evenlane.engine.store.jetstream.api import queue_limit
 from evenlane.engine.store.jetstream.api.responses import await_call
 from evenlane.engine.store.jetstream.api.server_clock import ServerClock
@@ -38,7 +38,7 @@ def all_of_info(raw):
     state = info.state
     counts = [state.first_seq, state.last_seq, state.messages, state.bytes, *(state.subjects or {}).values()]
     assert all(type(count) is int and 0 <= count < 1 << 63 for count in [*counts, info.replicas, info.total, state.at])
-    expected = streams.lane_config("online", LANE, "file", 3, 30.0, -1)
+    expected = stream_configs.lane_config("online", LANE, "file", 3, 30.0, -1)
     with suppress(ConfigError):
         streams.check(expected, queue_limit.strip_mark(info.config))
     return info, info.leader, info.now, queue_limit.limit_of(info.config)
