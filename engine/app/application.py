@@ -11,10 +11,11 @@ from evenlane.engine.app.handler_call import build_handler, check_handler
 from evenlane.engine.app.lifespan import LifespanTask, as_lifespan
 from evenlane.engine.app.middleware import check_middleware
 from evenlane.engine.app.scope import Scope
+from evenlane.engine.base.project_patterns import ALL
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.node.handlers.handler import Handler, name_of
-from evenlane.engine.node.handlers.routes import ALL, KIND_HEADER, Route, RouteTable
+from evenlane.engine.node.handlers.routes import KIND_HEADER, Route, RouteTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

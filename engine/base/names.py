@@ -13,6 +13,8 @@ from evenlane.engine.errors import InvalidName
 
 PREFIX = "/evenlane"
 Kind = Literal["lanes", "later", "again", "dead", "busy"]
+LANE_KINDS: tuple[Kind, ...] = ("lanes", "later", "again")
+"""The kinds of streams that a partition may have."""
 
 SHARED_KINDS: tuple[Kind, Kind] = ("lanes", "later")
 """The kinds of streams that all subscriptions read."""
@@ -119,6 +121,11 @@ def subscription_of(cluster: str) -> str:
     return cluster.partition("_")[2]
 
 
+def lane_kinds(cluster: str) -> tuple[Kind, ...]:
+    """Return the kinds of streams that a cluster's partitions have: only a named subscription has "again"."""
+    return LANE_KINDS if subscription_of(cluster) else LANE_KINDS[:2]
+
+
 def stream(cluster: str, lane: LaneId) -> str:
     """Return the stream of a lane. Subscriptions share all of them but retries, replays and dead letters."""
     if lane == DEAD:
@@ -204,6 +211,11 @@ def lane_prefix(cluster: str, lane: LaneId) -> str:
     """Return what the subjects of a lane begin with, the last dot included; not for `DEAD` and `BUSY`."""
     taker = cluster if lane.kind == "again" else env_of(cluster)
     return f"{lane.kind}.{taker}.{lane.partition}."
+
+
+def delay_subject(cluster: str, lane: LaneId, project: str, group: int, priority: str, hour: int) -> str:
+    """Return the subject of a queue in a delay stream of any kind. `hour` as in `later_subject`."""
+    return f"{lane_prefix(cluster, lane)}{project}.{group}.{priority}.{hour}"
 
 
 def dead_subject(cluster: str, project: str) -> str:

@@ -150,7 +150,9 @@ class Node(NodeParts):
     @property
     def backlog(self) -> int:
         """The number of waiting messages known, on all partitions, delayed ones included."""
-        return self.queues.backlog + sum(len(partition.later.delayed) for partition in self.partitions.values())
+        return self.queues.backlog + sum(
+            len(lane.delayed) for partition in self.partitions.values() for lane in partition.lanes
+        )
 
     def on_topic_change(self, project: str, topic: Topic | None) -> None:
         """Apply a topic's new rules at once, to the existing backlog, too (X4)."""

@@ -11,6 +11,7 @@ from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.troubles import Troubles
 from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecords
 from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.queue.subscription_filter import ALL_MESSAGES, SubscriptionFilter
 from evenlane.engine.core.scheduler.fair import FairScheduler
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.node.dispatch.batch_collector import BatchCollector
@@ -82,7 +83,8 @@ class NodeParts(NodeEvents, ABC):
 
     `on_stop(reason)` is called when the node can't continue by itself, `on_fenced(reason)` when a newer owner has taken
     over a partition, `unreadable` is informed of settle logs that can't be read. `error_texts`: the log has the
-    text of a handler's exception. `tracer` makes a span for each attempt.
+    text of a handler's exception. `tracer` makes a span for each attempt. `chosen`: the messages of the shared
+    streams that are for a named subscription.
     """
 
     def __init__(
@@ -110,13 +112,14 @@ class NodeParts(NodeEvents, ABC):
         error_texts: bool = True,
         tracer: AttemptTracer | None = None,
         tuning: NodeTuning = DEFAULT,
+        chosen: SubscriptionFilter = ALL_MESSAGES,
     ) -> None:
         self.store, self.cluster_config, self.cluster, self.id = store, cluster_config, cluster, node_id
         self.env = names.env_of(cluster)
         self.counters, self.limits = counters or Counters(), limits or MemoryBudget()
         self.times = times or LatencyStats(len(cluster_config.priorities))
         self.scheduler: Scheduler[Queue] = scheduler or FairScheduler(concurrency, cluster_config.max_group_qps)
-        self._concurrency, self._tuning = concurrency, tuning
+        self._concurrency, self._tuning, self._chosen = concurrency, tuning, chosen
         self._on_stop = on_stop or (lambda _reason: None)
         self._on_fenced = on_fenced or self._on_stop
         self._unreadable = unreadable or UnreadableRecords(Troubles())
@@ -190,10 +193,14 @@ class NodeParts(NodeEvents, ABC):
     def _build_partitions(self) -> None:
         bands = {name: band for band, name in enumerate(self.cluster_config.priorities)}
         self._due = DueReleaser(self.store, self.lanes, self.ready, self.queues.activity)
-        resolver = QueueResolver(self.cluster, bands, self.queues, self.ready, self.failures, self._failure_log)
+        resolver = QueueResolver(
+            self.cluster, bands, self.queues, self.ready, self.failures, self._failure_log, self.settlement,
+            self._chosen,
+        )  # fmt: skip
         context = PartitionContext(
-            self.store, self.limits, bands, resolver, self.ready, self.eligibility, self.verifier, self.settler,
-            self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store), self._bound, self._tuning,
+            self.store, names.lane_kinds(self.cluster), self.limits, bands, resolver, self.ready, self.eligibility,
+            self.verifier, self.settler, self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store),
+            self._bound, self._tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,

@@ -17,6 +17,7 @@ from evenlane.engine.cluster.ownership.membership import Membership
 from evenlane.engine.cluster.subscriptions.registry import check_active
 from evenlane.engine.cluster.subscriptions.seen_publisher import SeenPublisher
 from evenlane.engine.core.queue.entry import MemoryBudget
+from evenlane.engine.core.queue.subscription_filter import ALL_MESSAGES, SubscriptionFilter
 from evenlane.engine.errors import EvenlaneError, NodeIdInUse, Unreachable
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.health import condition
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from evenlane.engine.cluster.ownership.lease import NodeLease
+    from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.ports import OpenStore
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.runtime.process import ClusterParts, ProcessParts
@@ -216,7 +218,7 @@ class Session:
             scheduler=process.scheduler(settings.concurrency) if process.scheduler is not None else None,
             counters=process.counters, times=cluster.times, on_stop=self._on_fatal, on_fenced=self._on_lost,
             unreadable=process.unreadable, error_texts=settings.log_errors == "text",
-            tracer=process.tracer,
+            tracer=process.tracer, chosen=_filter_of(cluster.registry.view, settings.subscription),
             limits=MemoryBudget(settings.payload_budget, settings.read_ahead, settings.index_limit),
         )  # fmt: skip
 
@@ -282,6 +284,12 @@ class Session:
     def _on_fatal(self, reason: str) -> None:
         self.fatal = reason
         self._on_lost(reason)
+
+
+def _filter_of(registry: RegistryView, name: str | None) -> SubscriptionFilter:
+    """Return which messages are for this subscription."""
+    found = (registry.subscriptions or {}).get(name or "")
+    return SubscriptionFilter(found.due_from, tuple(found.projects)) if found is not None else ALL_MESSAGES
 
 
 def _of_grace(grace: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
@@ -26,12 +27,13 @@ def count_not_due(node: Node, queue: Queue) -> tuple[int, int]:
     A subject names the hour; hours up to the next one are loaded.
     """
     partition = node.partitions.get(queue.partition)
-    if partition is None or partition.later.delayed.next_due() is None:
+    lanes = [lane for lane in partition.delay_lanes if lane.delayed.next_due() is not None] if partition else []
+    if not lanes:
         return 0, 0
     hour, count, nearest = node.store.now() // _HOUR, 0, 0
-    for each in (hour - 1, hour, hour + 1):
-        name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-        some, due = partition.later.delayed.count_delayed(name.encode())
+    for lane, each in product(lanes, (hour - 1, hour, hour + 1)):
+        name = names.delay_subject(node.cluster, lane.id, queue.project, queue.group, queue.priority, each)
+        some, due = lane.delayed.count_delayed(name.encode())
         count += some
         nearest = min(due, nearest) if nearest and due else due or nearest
     return count, nearest

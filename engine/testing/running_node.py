@@ -148,7 +148,7 @@ class RunningNode:
     @property
     def _has_due(self) -> bool:
         now = self.store.now()
-        heads = (later.delayed.next_due() for _, later in self.node.lanes.lanes.values())
+        heads = (lane.delayed.next_due() for lanes in self.node.lanes.lanes.values() for lane in lanes)
         return any(due is not None and due <= now for due in heads)
 
     @property

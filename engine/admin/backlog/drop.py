@@ -87,7 +87,7 @@ class DropTask:
         """Drop a partition's backlog. Raises LaneChanged if the partition is handed off meanwhile; the client then asks
         the next owner.
         """
-        for lane in partition.both:
+        for lane in partition.lanes:
             self._generations[lane] = lane.generation
             self._dropped[lane] = SettledSet()
         lane = partition.lane
@@ -96,18 +96,20 @@ class DropTask:
         for queue in self._queues(partition, priorities):
             self._drain(partition, queue, last)
             spills[queue] = queue.take_spill()
-        later = await self._subjects(partition.later, priorities)
-        for subject in later:
-            gone = partition.later.delayed.remove(subject.name.encode(), subject.last)
-            self._drop(partition.later, gone, self._queue_of(partition.later, subject.name))
+        later = [
+            (each, subject) for each in partition.delay_lanes for subject in await self._subjects(each, priorities)
+        ]
+        for each, subject in later:
+            gone = each.delayed.remove(subject.name.encode(), subject.last)
+            self._drop(each, gone, self._queue_of(each, subject.name))
         for queue, (start, count) in spills.items():
             if count:
                 await self._scan(lane, self._subject_of(queue), start, last)
         await self._of_the_catch_up(partition, priorities, last)
-        for subject in later:
-            await self._scan(partition.later, subject.name, 1, subject.last)
-            partition.later.delayed.remove(subject.name.encode(), subject.last)
-        for each in partition.both:
+        for each, subject in later:
+            await self._scan(each, subject.name, 1, subject.last)
+            each.delayed.remove(subject.name.encode(), subject.last)
+        for each in partition.lanes:
             await self._wait_until_durable(each)
 
     def _queues(self, partition: Partition, priorities: Collection[str]) -> list[Queue]:
@@ -120,13 +122,14 @@ class DropTask:
     def _drain(self, partition: Partition, queue: Queue, last: int) -> None:
         """Drop the messages that the queue knows, except those of the lane after `last`."""
         places = self._node.ready.drain(queue)
-        main, later = partition.both
+        main = partition.lane
         if kept := [place.sequence for place in places if place.lane is main and place.sequence > last]:
-            queue.requeue_sequences(False, kept)
+            queue.requeue_sequences("lanes", kept)
             self._node.ready.reader.want(queue)
         waits = [place.sequence for place in places if place.lane is main and place.sequence <= last]
         self._drop(main, waits, queue)
-        self._drop(later, [place.sequence for place in places if place.lane is later], queue)
+        for later in partition.delay_lanes:
+            self._drop(later, [place.sequence for place in places if place.lane is later], queue)
         for place in self._node.eligibility.list_resting(queue):
             self._drop(place.lane, [place.sequence], queue)
             place.lane.dropped.add(place.sequence)
@@ -250,7 +253,7 @@ class DropTask:
             partition = self._node.partitions.get(target.partition)
             if partition is None or not partition.opened:
                 continue
-            lane = partition.lane if target.kind == "lanes" else partition.later
+            lane = next((each for each in partition.lanes if each.id.kind == target.kind), partition.lane)
             self._generations[lane] = lane.generation
             try:
                 await self._cancel_one(lane, target)

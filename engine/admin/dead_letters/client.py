@@ -66,18 +66,20 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
         await store.open()
         stack.push_async_callback(store.close)
         await store.prepare([])
-        yield DeadLetterClient(store, settings.env, topics, cluster_config, timeout_s=settings.duplicate_window)
+        yield DeadLetterClient(store, settings.cluster, topics, cluster_config, timeout_s=settings.duplicate_window)
 
 
 class DeadLetterClient:
-    """Client for one environment. `timeout_s` limits NATS' silence and the tries of one replayed message; it is the
-    store's duplicate window. Each call may raise Lost. The project `_stray` has messages that belonged to no queue.
+    """Client for the dead letters of one cluster. `timeout_s` limits NATS' silence and the tries of one replayed
+    message; it is the store's duplicate window. Each call may raise Lost. The project `_stray` has messages that
+    belonged to no queue.
     """
 
     def __init__(
-        self, store: Store, env: str, topics: Topics, cluster_config: ClusterLayout, *, timeout_s: float = 30.0
+        self, store: Store, cluster: str, topics: Topics, cluster_config: ClusterLayout, *, timeout_s: float = 30.0
     ) -> None:
-        self._store, self._env, self._topics, self._cluster_config = store, env, topics, cluster_config
+        self._store, self._cluster, self._topics, self._cluster_config = store, cluster, topics, cluster_config
+        self._env = names.env_of(cluster)
         self._timeout_s = timeout_s
 
     async def count(self, project: str) -> int:
@@ -96,25 +98,25 @@ class DeadLetterClient:
         found: list[DeadLetter] = []
         subject = self._subject(project)
         if error is not None:
-            scan = HeadScan(self._heads, subject, self._env, await self.last())
+            scan = HeadScan(self._heads, subject, self._cluster, await self.last())
             return await scan.find(Selection(error), limit, MOST_GROUPED)
         while len(found) < limit:
             start, most = found[-1].sequence + 1 if found else 1, min(_SCANNED_AT_ONCE, limit - len(found))
             heads = await self._heads(subject, start, most)
-            found += [read_head(head, subject, self._env) for head in heads]
+            found += [read_head(head, subject, self._cluster) for head in heads]
             if len(heads) < most:
                 break
         return found
 
     async def by_error(self, project: str, most: int = MOST_GROUPED) -> ErrorTally:
         """Group the oldest dead letters, at most `most`, by their errors."""
-        return await HeadScan(self._heads, self._subject(project), self._env, await self.last()).tally(most)
+        return await HeadScan(self._heads, self._subject(project), self._cluster, await self.last()).tally(most)
 
     async def get(self, project: str, sequence: int) -> DeadLetter:
         """Return one dead letter. Raises NoSuchDeadLetter, UnknownProject."""
         [stored] = await self._read([sequence])
         if stored is not None and stored.subject == self._subject(project):
-            return read(stored, self._env)
+            return read(stored, self._cluster)
         await self.count(project)
         if stored is not None:
             raise NoSuchDeadLetter(
@@ -179,7 +181,7 @@ class DeadLetterClient:
             ahead = max(1, int(topic.qps if rate is None else rate))
             dead_letters = self._all(found, min(self._at_once(), ahead))
         replay = Replay(
-            self._store, self._env, self, lambda: self._find_open_topic(project), self._cluster_config, total=total,
+            self._store, self._cluster, self, lambda: self._find_open_topic(project), self._cluster_config, total=total,
             rate=rate, timeout_s=self._timeout_s, on_progress=on_progress,
         )  # fmt: skip
         return await replay.run(dead_letters)
@@ -202,7 +204,7 @@ class DeadLetterClient:
     # ---- internal
 
     def _subject(self, project: str) -> str:
-        return names.dead_subject(self._env, project)
+        return names.dead_subject(self._cluster, project)
 
     def _find_open_topic(self, project: str) -> Accepted:
         """Return the project's topic. Raises UnknownProject, TopicDraining."""
@@ -237,7 +239,7 @@ class DeadLetterClient:
             for start in range(0, len(sequences), at_once):
                 for stored in await self._read(sequences[start : start + at_once]):
                     if stored is not None:
-                        yield read(stored, self._env)
+                        yield read(stored, self._cluster)
 
     async def _read(self, sequences: Sequence[int]) -> list[Stored | None]:
         return await self._patiently(lambda: self._store.get(names.DEAD, sequences))
@@ -250,7 +252,7 @@ class DeadLetterClient:
         if selection is ALL:
             return total, self._sequences(project, last)
         until = last if selection.until is None else min(last, selection.until)
-        chosen = await HeadScan(self._heads, self._subject(project), self._env, until).select(selection)
+        chosen = await HeadScan(self._heads, self._subject(project), self._cluster, until).select(selection)
         if not chosen:
             error = "" if selection.error is None else f" with the error {selection.error!r}"
             raise NoSuchDeadLetter(

@@ -33,9 +33,9 @@ class HeadScan:
     """
 
     def __init__(
-        self, heads: Callable[[str, int, int], Awaitable[list[Head]]], subject: str, env: str, last: int
+        self, heads: Callable[[str, int, int], Awaitable[list[Head]]], subject: str, cluster: str, last: int
     ) -> None:
-        self._heads, self._subject, self._env, self._last = heads, subject, env, last
+        self._heads, self._subject, self._cluster, self._last = heads, subject, cluster, last
 
     async def tally(self, most: int) -> ErrorTally:
         """Group the oldest dead letters, at most `most`."""
@@ -70,7 +70,7 @@ class HeadScan:
             heads = await self._heads(self._subject, start, _AT_ONCE)
             if not heads:
                 return
-            found = await _in_background(_read_all, heads, self._subject, self._env)
+            found = await _in_background(_read_all, heads, self._subject, self._cluster)
             yield [each for each in found if each.sequence <= self._last]
             start = heads[-1].sequence + 1
 
@@ -88,8 +88,8 @@ async def _in_background(work: Callable[P, T], *arguments: P.args, **named: P.kw
     return await asyncio.to_thread(begin)
 
 
-def _read_all(heads: Sequence[Head], subject: str, env: str) -> list[DeadLetter]:
-    return [read_head(head, subject, env) for head in heads]
+def _read_all(heads: Sequence[Head], subject: str, cluster: str) -> list[DeadLetter]:
+    return [read_head(head, subject, cluster) for head in heads]
 
 
 def _chosen(dead_letters: Sequence[DeadLetter], selection: Selection) -> list[DeadLetter]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.message.dead_letter import NotReplayable, replay
 from evenlane.engine.core.ports import Full, Lost, Refused
@@ -99,7 +100,7 @@ class Replay:
     def __init__(
         self,
         store: Store,
-        env: str,
+        cluster: str,
         source: DeadLetterSource,
         topic: Callable[[], Accepted],
         cluster_config: ClusterLayout,
@@ -109,15 +110,15 @@ class Replay:
         timeout_s: float,
         on_progress: Callable[[ReplayProgress], None] | None,
     ) -> None:
-        self._store, self._env, self._source, self._topic, self._cluster_config = (
+        self._store, self._cluster, self._source, self._topic, self._cluster_config = (
             store,
-            env,
+            cluster,
             source,
             topic,
             cluster_config,
         )
         self._total, self._rate, self._on_progress = total, rate, on_progress
-        self._backlog = BacklogLimiter(env, store, cluster_config, None)
+        self._backlog = BacklogLimiter(names.env_of(cluster), store, cluster_config, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
         self._timeouts = ReplyTimeouts(store)
         self._window = Window(IN_FLIGHT, _BYTES)
@@ -183,7 +184,7 @@ class Replay:
         return True
 
     def _copy(self, dead_letter: DeadLetter) -> Copy:
-        return replay(dead_letter, self._env, self._topic(), self._cluster_config, self._store.now())
+        return replay(dead_letter, self._cluster, self._topic(), self._cluster_config, self._store.now())
 
     async def _carry(self, dead_letter: DeadLetter) -> None:
         try:
@@ -221,9 +222,11 @@ class Replay:
             tries += 1
 
     async def _put_counted(self, dead_letter: DeadLetter) -> None:
-        """Put within the topic's `max_backlog`, like a producer. Raises BacklogFull, and what `_store_copy` raises."""
+        """Put within the topic's `max_backlog`, like a producer. It counts what waits for the unnamed subscription, so
+        it doesn't limit replays of others. Raises BacklogFull, and what `_store_copy` raises.
+        """
         copy, accepted = self._copy(dead_letter), self._topic()
-        if accepted.topic.max_backlog is None:
+        if accepted.topic.max_backlog is None or names.subscription_of(self._cluster):
             await self._store_copy(copy)
             return
         counted = PendingPut(dead_letter.project, "", False, *copy, accepted)

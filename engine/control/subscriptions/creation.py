@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
-from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.names import SHARED_KINDS, LaneId
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.subscriptions import registry
 from evenlane.engine.cluster.subscriptions.registry import Subscription
@@ -86,7 +86,7 @@ class SubscriptionCreation:
         if older := await self._find_older(known):
             raise self._older_release(older)
         partitions = range(self._config.partitions)
-        await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in ("lanes", "later")])
+        await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in SHARED_KINDS])
         # If etcd has lost the subscription, its settle logs say how far it has come.
         returned = names.cluster_name(self._env, self._name) in await self._stores.own.find_clusters(again=True)
         began, since = False, 0

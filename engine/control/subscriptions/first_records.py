@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.names import LANE_KINDS, SHARED_KINDS, LaneId
 from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import LogMoved
 from evenlane.engine.core.records import settle_record
@@ -15,6 +15,7 @@ from evenlane.engine.core.records.settle_record import SHARED_VERSION, SettleRec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from evenlane.engine.base.names import Kind
     from evenlane.engine.core.ports import LaneState, Store
 
 _AT_ONCE = 16  # requests
@@ -38,7 +39,7 @@ async def mark_logs(store: Store, partitions: Iterable[int]) -> frozenset[int]:
         except LogMoved:
             moved.add(lane.partition)
 
-    await _each_lane(partitions, mark)
+    await _each_lane(partitions, SHARED_KINDS, mark)
     return frozenset(moved)
 
 
@@ -46,11 +47,11 @@ async def begin_logs(shared: Store, own: Store, partitions: Iterable[int]) -> No
     """Give each settle log of a new subscription (`own`) its first record, unless it has one. Raises Lost, Refused."""
 
     async def begin(lane: LaneId) -> None:
-        record = make_first_record(lane, await shared.state(lane))
+        record = make_first_record(lane, await (own if lane.kind == "again" else shared).state(lane))
         with contextlib.suppress(LogMoved):  # another creator has written it
             await own.append_log(lane, settle_record.encode(record), 0)
 
-    await _each_lane(partitions, begin)
+    await _each_lane(partitions, LANE_KINDS, begin)
 
 
 def make_mark(log: Sequence[bytes], state: LaneState) -> SettleRecord | None:
@@ -86,11 +87,13 @@ def _version_of(raw: bytes) -> int:
         return 0
 
 
-async def _each_lane(partitions: Iterable[int], work: Callable[[LaneId], Awaitable[None]]) -> None:
-    """Do the work for both streams of each partition, some at once. Raises the first error when all that had begun have
-    ended.
+async def _each_lane(
+    partitions: Iterable[int], kinds: Sequence[Kind], work: Callable[[LaneId], Awaitable[None]]
+) -> None:
+    """Do the work for the streams of these kinds of each partition, some at once. Raises the first error when all that
+    had begun have ended.
     """
-    lanes = [LaneId(kind, partition) for partition in sorted(partitions) for kind in ("lanes", "later")]
+    lanes = [LaneId(kind, partition) for partition in sorted(partitions) for kind in kinds]
     for start in range(0, len(lanes), _AT_ONCE):
         ends = await asyncio.gather(*map(work, lanes[start : start + _AT_ONCE]), return_exceptions=True)
         for error in ends:

@@ -38,7 +38,9 @@ class Lane:
 
     def __init__(self, lane: LaneId, epoch: int, lease: int = 0) -> None:
         self.id, self.epoch, self.lease = lane, epoch, lease
-        self.later = lane.kind == "later"  # a delay stream: its messages are delayed ones and retries
+        # a delay stream, or a named subscription's own stream of retries, which is like one: its messages are delayed
+        # ones and retries
+        self.later = lane.kind != "lanes"
         self.generation = 0  # grows with each reset, and when the lane ends
         self.verified = -1  # the store's incarnation in which the identity was last confirmed
         self.fenced = False

@@ -31,7 +31,7 @@ class Truncation:
     """
 
     def __init__(self, kind: Kind, settled: SettledSet) -> None:
-        self._later, self._settled = kind == "later", settled
+        self._later, self._settled = kind != "lanes", settled
         self.purged = self.last_purge = self.last_probe = 0
         self._erased_to = _ALL if self._later else 0
         self.stragglers: list[int] = []

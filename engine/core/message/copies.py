@@ -31,7 +31,7 @@ def room(max_payload: int) -> int:
     return min(ROOM, max_payload // 8)
 
 
-def retry(message: Message, env: str, due: int) -> Copy:
+def retry(message: Message, cluster: str, due: int) -> Copy:
     """The copy for the next attempt, due at `due` (unix ns by the store's clock). The copy of a message that was
     recorded in flight is recorded, too; otherwise each copy of a killer would cause a death that isn't counted.
     """
@@ -40,8 +40,8 @@ def retry(message: Message, env: str, due: int) -> Copy:
     if message.recorded:
         headers[h.RECORDED] = "1"
     headers[h.DUE] = str(due)
-    subject = names.later_subject(
-        env, message.partition, message.project, message.group, message.priority, due // _HOUR
+    subject = names.retry_subject(
+        cluster, message.partition, message.project, message.group, message.priority, due // _HOUR
     )
     return Copy(subject, h.encode(headers), message.entry[4])
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import ClusterLayout, Head
     from evenlane.quota.topics.topic import Accepted
 
+_HOUR = 3_600_000_000_000
 # Headers about the message's end, which a replay drops.
 _OF_ITS_END = {h.REASON, h.ERROR, h.SUBJECT, h.ATTEMPT, h.DUE}
 
@@ -64,21 +65,21 @@ class DeadLetter(NamedTuple):
         return shown | (_body(self.body) if body else {})
 
 
-def read(stored: Stored, env: str) -> DeadLetter:
-    """Read a dead letter. It may have been put there by anyone, so missing headers are left empty."""
+def read(stored: Stored, cluster: str) -> DeadLetter:
+    """Read a dead letter of a cluster. It may have been put there by anyone, so missing headers are left empty."""
     project = stored.subject.rpartition(".")[2]
     headers = h.decode(stored.headers)
     subject = headers.get(h.SUBJECT, "")
     return DeadLetter(
         project=project,
         sequence=stored.sequence,
-        id=_id(headers.get(h.ID, ""), project) or f"{names.dead_stream(env)}-{stored.sequence}-{stored.at}",
+        id=_id(headers.get(h.ID, ""), project) or f"{names.dead_stream(cluster)}-{stored.sequence}-{stored.at}",
         reason=headers.get(h.REASON, ""),
         error=headers.get(h.ERROR, ""),
         attempts=h.number(stored.headers, h.ATTEMPT, 0),
         origin=headers.get(h.ORIGIN, ""),
         subject=subject,
-        place=_place(subject, env, project),
+        place=_place(subject, names.env_of(cluster), project),
         key=header_values.key(stored.headers),
         put_at=header_values.read_instant(stored.headers, h.PUT, stored.at),
         died_at=stored.at,
@@ -90,14 +91,15 @@ def read(stored: Stored, env: str) -> DeadLetter:
     )
 
 
-def read_head(head: Head, subject: str, env: str) -> DeadLetter:
+def read_head(head: Head, subject: str, cluster: str) -> DeadLetter:
     """Read a dead letter without its body."""
-    return read(Stored(head.sequence, head.at, subject, head.headers, b""), env)._replace(size=head.size)
+    return read(Stored(head.sequence, head.at, subject, head.headers, b""), cluster)._replace(size=head.size)
 
 
-def replay(dead_letter: DeadLetter, env: str, topic: Accepted, cluster_config: ClusterLayout, now: int) -> Copy:
+def replay(dead_letter: DeadLetter, cluster: str, topic: Accepted, cluster_config: ClusterLayout, now: int) -> Copy:
     """The message for another first attempt, in the queue that the dead letter came from. It is a copy, as a retry is
-    (evenlane.engine.core.message.copies).
+    (evenlane.engine.core.message.copies). That of a named subscription goes to its own stream of retries, and is due
+    at once: other subscriptions must not get it.
 
     Its id names the dead letter, so that it is stored once within the duplicate window, however often it is put. If the
     group takes no puts any more, the group that its key, or else its id, has now is used; in an ordered topic the key
@@ -116,12 +118,16 @@ def replay(dead_letter: DeadLetter, env: str, topic: Accepted, cluster_config: C
         group = group_of(dead_letter.id if dead_letter.key is None else dead_letter.key, topic.active)
     partitions, layout = cluster_config.partitions, cluster_config.layout
     partition = partition_of(dead_letter.project, group, topic.topic.spread, partitions, layout)
-    subject = names.lane_subject(env, partition, dead_letter.project, group, place.priority)
-    return Copy(subject, h.encode(_headers_of_replay(dead_letter, env, now)), dead_letter.body)
+    queue = partition, dead_letter.project, group, place.priority
+    if names.subscription_of(cluster):
+        subject = names.again_subject(cluster, *queue, now // _HOUR)
+    else:
+        subject = names.lane_subject(cluster, *queue)
+    return Copy(subject, h.encode(_headers_of_replay(dead_letter, cluster, now)), dead_letter.body)
 
 
-def _headers_of_replay(dead_letter: DeadLetter, env: str, now: int) -> dict[str, str]:
-    stream = names.dead_stream(env)
+def _headers_of_replay(dead_letter: DeadLetter, cluster: str, now: int) -> dict[str, str]:
+    stream = names.dead_stream(cluster)
     kept = {name: text for name, text in h.select_carried(dead_letter.all_headers).items() if name not in _OF_ITS_END}
     if dead_letter.expires <= now:  # it would expire at once: the topic's own ttl applies, from now on
         kept.pop(h.EXPIRES, None)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from evenlane.engine.core.queue.entry import MessageRef
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.queue.entry import Entry, MemoryBudget
     from evenlane.engine.core.queue.queue import Queue
@@ -30,12 +32,13 @@ def unload(queue: Queue, limits: MemoryBudget) -> None:
     queue.behind = bool(queue.unread or queue.spilled)
 
 
-def drain(queue: Queue, main: Lane, later: Lane, limits: MemoryBudget) -> list[MessageRef]:
-    """Remove and return all messages whose sequence is known. The spill stays."""
+def drain(queue: Queue, lanes: Iterable[Lane], limits: MemoryBudget) -> list[MessageRef]:
+    """Remove and return all messages of a partition's `lanes` whose sequence is known. The spill stays."""
     unload(queue, limits)
-    places = [MessageRef(main, sequence) for sequence in queue.waiting.take(len(queue.waiting))]
-    if queue.due:
-        places += [MessageRef(later, sequence) for sequence in queue.due.take(len(queue.due))]
+    places: list[MessageRef] = []
+    for lane in lanes:
+        if line := queue.find_line(lane.id.kind):
+            places += [MessageRef(lane, sequence) for sequence in line.take(len(line))]
     if queue.order is not None:
         places += queue.order.drain(limits)
         for place in places:  # free the keys of these, too: nothing waits behind them any more
@@ -50,10 +53,13 @@ def discard(queue: Queue, lane: Lane, limits: MemoryBudget) -> None:
     for entry in _take_ready(queue, limits):
         if entry[0] is not lane:
             queue.hold(entry, limits)
-    if queue.read is not None and queue.read.delayed == (lane.id.kind == "later"):
+    kind = lane.id.kind
+    if queue.read is not None and queue.read.kind == kind:
         queue.read = None
-    if lane.id.kind == "later":
+    if kind == "later":
         queue.due = None
+    elif kind == "again":
+        queue.again = None
     else:
         queue.waiting.clear()
         queue.spilled = queue.spill_from = 0

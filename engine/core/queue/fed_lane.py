@@ -29,9 +29,13 @@ class LaneHost(Protocol):
     """The services that a lane needs from the part that feeds it."""
 
     def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:
-        """Find or create the queue of a subject. None if the subject is unroutable; a message passed as `entry` has
-        then been dead-lettered.
+        """Find or create the queue of a subject. None if the subject is unroutable, or its project's messages aren't
+        for this subscription; a message passed as `entry` has then been dead-lettered or settled.
         """
+
+    @property
+    def buries_strays(self) -> bool:
+        """Whether a message that gets no queue is dead-lettered, which needs its body."""
 
     @property
     def on_queue_ready(self) -> Callable[[Queue], None]:
@@ -59,7 +63,7 @@ class FedLane(Lane):
         host: LaneHost,
         lease: int = 0,
     ) -> None:
-        self._limits, self._queue_ready = limits, host.on_queue_ready
+        self._limits, self._queue_ready, self._buries_strays = limits, host.on_queue_ready, host.buries_strays
         self._open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None] = host.open_queue
         self.queues: dict[bytes, Queue] = {}
         self.missing = 0  # sequences that the feed skipped because the stream no longer has them (E12)
@@ -139,8 +143,7 @@ class FedLane(Lane):
         if sequence > catch_up.tail + 1:
             self.settled.add_run(catch_up.tail + 1, sequence - 1)
         catch_up.tail = sequence
-        if sequence > self.high:
-            self.high, self.high_at = sequence, at
+        self.note_end(sequence, at)
 
     def _spill(self, queue: Queue, sequence: int) -> None:
         """Spill a message of a queue whose backlog is still incomplete, so that older messages come before it."""
@@ -149,14 +152,14 @@ class FedLane(Lane):
         if was_empty:
             self._queue_ready(queue)
 
-    def take_in_head(self, subject: bytes, sequence: int, at: int, _headers: bytes, size: int) -> bool:
+    def take_in_head(self, subject: bytes, sequence: int, at: int, headers: bytes, size: int) -> bool:
         """The sink of both feeds for a message whose body stays in the stream, because the feed lags by bytes.
 
-        `size` is the size of the body (bytes). False if the message belongs to no queue: the caller must then read
-        the body and deliver it through `take_in`, for the dead letters need it.
+        `size` is the size of the body (bytes). False if the message belongs to no queue and the dead letters need its
+        body: the caller must then read the body and deliver it through `take_in`.
         """
         queue = self.queue_of(subject)
-        if queue is None:
+        if queue is None and self._buries_strays:
             return False
         catch_up = self.catch_up
         if catch_up is not None and sequence > catch_up.last:
@@ -169,7 +172,9 @@ class FedLane(Lane):
             is_skipped, incomplete = catch_up is not None and catch_up.should_skip(subject, sequence), False
         if is_skipped or (sequence <= self.recovered and self.must_keep_out(subject, sequence)):
             return True
-        if incomplete:
+        if queue is None:
+            self._open_queue(self, subject, entry_of(self, sequence, at, headers, b""))  # settles it
+        elif incomplete:
             self._spill(queue, sequence)
         elif queue.arrive_unread(sequence, size, self._limits):
             self._queue_ready(queue)
@@ -181,8 +186,7 @@ class FedLane(Lane):
             self.missing += sequence - self.position - 1
             self.settled.add_run(self.position + 1, sequence - 1)
         self.position = sequence
-        if sequence > self.high:
-            self.high, self.high_at = sequence, at
+        self.note_end(sequence, at)
 
     def expect_backlog(self, counts: dict[str, int], last: int) -> None:
         """Begin a catch-up: the lane holds `counts` messages per subject up to the sequence `last`."""
@@ -253,8 +257,8 @@ class FedLane(Lane):
         return self.position if self.catch_up is None else self.catch_up.tail
 
     def queue_of(self, subject: bytes, entry: Entry | None = None) -> Queue | None:
-        """The queue of a subject, created if it is new. None if the subject is unroutable; `entry` is then
-        dead-lettered.
+        """The queue of a subject, created if it is new. None if the host has none for it; `entry` is then dead-lettered
+        or settled.
         """
         queue = self.queues.get(subject)
         if queue is None:
@@ -265,12 +269,16 @@ class FedLane(Lane):
 
     # ---- the delay stream
 
+    def note_end(self, sequence: int, at: int) -> None:
+        """Note the arrival (unix ns) of a message, which may be the stream's last."""
+        if sequence > self.high:
+            self.high, self.high_at = sequence, at
+
     def take_in_later(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         """The sink of a delay stream's feeds. Keeps sequence and due time only; the payload is read once the message is
         due.
         """
-        if sequence > self.high:
-            self.high, self.high_at = sequence, at
+        self.note_end(sequence, at)
         if self.must_keep_out(subject, sequence):
             return
         if subject not in self.queues and self.queue_of(subject, entry_of(self, sequence, at, headers, body)) is None:
@@ -283,7 +291,7 @@ class FedLane(Lane):
         touched: dict[int, Queue] = {}
         for subject, sequence in self.delayed.release(store_now, limit):
             queue = self.queues[subject]
-            queue.add_due(sequence)
+            queue.add_due(self.id.kind, sequence)
             touched[id(queue)] = queue
         return list(touched.values())
 

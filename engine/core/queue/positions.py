@@ -71,9 +71,9 @@ def locate_queue(queue: Queue, lane: FedLane, subject: bytes, out: Iterable[int]
 def iter_known(queue: Queue, lane: FedLane) -> Iterator[int]:
     """The sequences of a lane that wait in a queue, except those in the spill."""
     yield from (entry[1] for entry in queue.ready if entry[0] is lane)
-    if queue.read is not None and queue.read.delayed == lane.later:
+    if queue.read is not None and queue.read.kind == lane.id.kind:
         yield from queue.read.sequences
-    line = queue.due if lane.later else queue.waiting
+    line = queue.find_line(lane.id.kind)
     if line is not None:
         yield from line
     if queue.order is not None:

@@ -2,7 +2,8 @@
 
 A queue has up to three parts, in this order: `ready` (ready: the payload is in memory), `waiting` (the sequence only, 8
 bytes per message, read again when its turn is near) and the spill (a start and a count, refilled by subject). `due`
-holds sequences of the delay stream that have become due; they become ready before those in `waiting`. In an ordered
+holds sequences of the delay stream that have become due, `again` those of a named subscription's own stream of retries;
+they become ready before those in `waiting`. In an ordered
 topic, messages whose key is out wait in `order`. A tenant with any backlog therefore costs a bounded amount of memory,
 and never holds up another tenant's feed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from evenlane.engine.base.names import LANE_KINDS
 from evenlane.engine.core.queue.entry import Entry, MemoryBudget, MessageRef
 from evenlane.engine.core.queue.key_order import KeyOrder
 from evenlane.engine.core.queue.queue_rules import NO_TOPIC
@@ -21,16 +23,17 @@ from evenlane.engine.core.queue.sequence_fifo import SequenceFifo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from evenlane.engine.base.names import Kind
     from evenlane.engine.core.queue.queue_rules import QueueRules
 
 
 @dataclass(slots=True, eq=False)
 class PendingRead:
-    """Sequences whose payloads are being read. `delayed`: they are in the delay stream. `turns` has the same messages
+    """Sequences whose payloads are being read, in the partition's stream of this `kind`. `turns` has the same messages
     if they come from `order.next`.
     """
 
-    delayed: bool
+    kind: Kind
     sequences: list[int]
     turns: list[MessageRef] = field(default_factory=list)
 
@@ -40,8 +43,8 @@ class Queue:
 
     Invariants:
     - `ready_bytes` is the size of all payloads in `ready`, and is part of `MemoryBudget.used_bytes`.
-    - `behind` is set while messages wait that aren't ready: in `waiting`, `due`, the spill or `order.next`. New
-      messages then queue behind them, so that the order of the stream is kept.
+    - `behind` is set while messages wait that aren't ready: in `waiting`, `due`, `again`, the spill or `order.next`.
+      New messages then queue behind them, so that the order of the stream is kept.
     - Messages of the main stream are taken in the order `ready`, `waiting`, spill. While `spilled` isn't 0, every
       arrival from the sequence `spill_from` on is spilled.
     - The sequences of `read`, the read under way, are in no other part until `finish_read` or `fail_read`. Replacing
@@ -52,6 +55,7 @@ class Queue:
     """
 
     __slots__ = (
+        "again",
         "band",
         "behind",
         "due",
@@ -84,7 +88,9 @@ class Queue:
         self.ready: list[Entry] = []
         self.ready_bytes = 0
         self.waiting = SequenceFifo()
-        self.due: SequenceFifo | None = None  # created on first use: most queues never have a delayed message
+        # created on first use: most queues never have a delayed message
+        self.due: SequenceFifo | None = None
+        self.again: SequenceFifo | None = None
         self.order: KeyOrder | None = None  # in an ordered topic
         self.spilled = 0
         self.spill_from = 0
@@ -107,7 +113,8 @@ class Queue:
     def unread(self) -> int:
         """The number of messages whose sequence is known and whose payload isn't in memory."""
         turns = len(self.order.next) if self.order else 0
-        return len(self.waiting) + (len(self.due) if self.due else 0) + turns
+        due = (len(self.due) if self.due else 0) + (len(self.again) if self.again else 0)
+        return len(self.waiting) + due + turns
 
     def arrive(self, entry: Entry, limits: MemoryBudget) -> bool:
         """Take in a message from the feed. True if it may need attention: it is the first ready message, or nothing is
@@ -188,12 +195,13 @@ class Queue:
         """Take the next sequences to read, up to `count`. They stay in `read` until `finish_read` or `fail_read`."""
         if self.order is not None and self.order.next:
             turns = self.order.take_next(count)
-            delayed = turns[0].lane.id.kind == "later"
-            self.read = PendingRead(delayed, [place.sequence for place in turns], turns)
+            self.read = PendingRead(turns[0].lane.id.kind, [place.sequence for place in turns], turns)
+        elif self.again:
+            self.read = PendingRead("again", self.again.take(count))
         elif self.due:
-            self.read = PendingRead(True, self.due.take(count))
+            self.read = PendingRead("later", self.due.take(count))
         else:
-            self.read = PendingRead(False, self.waiting.take(count))
+            self.read = PendingRead("lanes", self.waiting.take(count))
         return self.read
 
     def finish_read(self, read: PendingRead) -> bool:
@@ -209,22 +217,34 @@ class Queue:
             self.order.next[:0] = read.turns
             self.behind = True
         else:
-            self.requeue_sequences(read.delayed, read.sequences)
+            self.requeue_sequences(read.kind, read.sequences)
 
-    def requeue_sequences(self, due: bool, sequences: list[int]) -> None:
-        """Requeue sequences at the front of `due` or `waiting`."""
-        if due and self.due is None:
-            self.due = SequenceFifo()
-        line = self.due if due else self.waiting
-        assert line is not None
-        line.prepend(sequences)
+    def find_line(self, kind: Kind) -> SequenceFifo | None:
+        """The sequences that wait of the partition's stream of this kind; None if there never were any."""
+        if kind == "lanes":
+            return self.waiting
+        return self.due if kind == "later" else self.again
+
+    def _line(self, kind: Kind) -> SequenceFifo:
+        line = self.find_line(kind)
+        if line is None:
+            line = SequenceFifo()
+            if kind == "later":
+                self.due = line
+            else:
+                self.again = line
+        return line
+
+    def requeue_sequences(self, kind: Kind, sequences: list[int]) -> None:
+        """Requeue sequences of the stream of this kind, ahead of others of that stream."""
+        self._line(kind).prepend(sequences)
         self.behind = True
 
     def requeue_all(self, messages: Sequence[Entry | MessageRef]) -> None:
-        """Requeue messages of both streams, in this order, at the front of `due` and `waiting`."""
-        for kind in ("lanes", "later"):
+        """Requeue messages of all streams, in this order, each ahead of others of its stream."""
+        for kind in LANE_KINDS:
             if sequences := [each[1] for each in messages if each[0].id.kind == kind]:
-                self.requeue_sequences(kind == "later", sequences)
+                self.requeue_sequences(kind, sequences)
 
     @property
     def is_behind_key(self) -> bool:
@@ -241,17 +261,15 @@ class Queue:
                 self.order.next.append(each)
                 self.behind = True
             else:
-                self.requeue_sequences(each.lane.id.kind == "later", [each.sequence])
+                self.requeue_sequences(each.lane.id.kind, [each.sequence])
             return
         limits.used_bytes += each[5]
         self.ready_bytes += each[5]
         self.ready.insert(0, each)
 
-    def add_due(self, sequence: int) -> None:
-        """Queue a message of the delay stream that has become due."""
-        if self.due is None:
-            self.due = SequenceFifo()
-        self.due.append(sequence)
+    def add_due(self, kind: Kind, sequence: int) -> None:
+        """Queue a message that has become due, of the delay stream of this kind."""
+        self._line(kind).append(sequence)
         self.stats.arrived += 1
         self.behind = True
 

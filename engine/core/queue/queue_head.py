@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.names import LANE_KINDS, LaneId
 from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import read_instant
@@ -50,11 +50,10 @@ def place_of_head(queue: Queue) -> tuple[LaneId, int] | None:
     if (behind := _find_behind(queue)) is not None:
         return behind[0].id, behind[1]
     if queue.read is not None and queue.read.sequences:
-        return LaneId("later" if queue.read.delayed else "lanes", queue.partition), queue.read.sequences[0]
-    if queue.due:
-        return LaneId("later", queue.partition), queue.due.head
-    if queue.waiting:
-        return LaneId("lanes", queue.partition), queue.waiting.head
+        return LaneId(queue.read.kind, queue.partition), queue.read.sequences[0]
+    for kind in reversed(LANE_KINDS):
+        if line := queue.find_line(kind):
+            return LaneId(kind, queue.partition), line.head
     if queue.spilled:
         return LaneId("lanes", queue.partition), queue.spill_from
     return None

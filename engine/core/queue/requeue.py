@@ -34,9 +34,9 @@ def _to_head(lane: FedLane, queue: Queue, sequence: int) -> None:
     if queue.order is not None and queue.order.is_out(place):
         queue.order.next.append(place)
         queue.behind = True
-    elif lane.id.kind == "later":
-        queue.add_due(sequence)
+    elif lane.later:
+        queue.add_due(lane.id.kind, sequence)
     elif queue.spilled and sequence >= queue.spill_from:
         queue.spill(sequence)  # the refill of the spill finds it by its subject
     else:
-        queue.requeue_sequences(False, [sequence])
+        queue.requeue_sequences(lane.id.kind, [sequence])

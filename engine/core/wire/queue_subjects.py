@@ -32,9 +32,9 @@ def parse(lane: LaneId, counts: Mapping[str, int], last: int, priorities: Collec
     """
     for name, count in counts.items():
         words = name.split(".")
-        if len(words) != (7 if lane.kind == "later" else 6):
+        if len(words) != (6 if lane.kind == "lanes" else 7):
             continue
         group = names.number(words[4])
-        hour = names.number(words[6]) if lane.kind == "later" else 0
+        hour = 0 if lane.kind == "lanes" else names.number(words[6])
         if group is not None and hour is not None and words[5] in priorities:
             yield Subject(lane, name, group, words[5], hour, count, last)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.names import Kind
 
-_WORDS = {"lanes": 6, "later": 7}
+_WORDS = {"lanes": 6, "later": 7, "again": 7}
 _GROUPS = 1_000_000  # more than any topic has
 
 
@@ -36,6 +36,6 @@ def parse_queue(subject: bytes, kind: Kind, bands: Mapping[str, int]) -> tuple[s
         raise UnroutableSubject(f"there is no priority {words[5]!r}: only {', '.join(bands)}")
     if group is None or group >= _GROUPS:
         raise UnroutableSubject(f"{words[4]!r} is not a group number")
-    if kind == "later" and names.due_hour(words[6]) is None:
+    if kind != "lanes" and names.due_hour(words[6]) is None:
         raise UnroutableSubject(f"{words[6]!r} is not an hour")
     return project, group, band

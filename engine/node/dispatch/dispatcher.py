@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.core.lane.attempts import SUSPECT, one_less
 from evenlane.engine.core.message.log_fields import message_fields
 from evenlane.engine.core.message.message import Message
 from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.expiry import is_expired
+from evenlane.engine.core.queue.subscription_filter import is_of_another
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import refusals
 from evenlane.engine.node.queues.wake_timer import WakeTimer
@@ -70,6 +72,7 @@ class Dispatcher:
         collector: BatchCollector,
     ) -> None:
         self._cluster, self._id, self._limits, self._counters = cluster, node_id, limits, counters
+        self._is_named = bool(names.subscription_of(cluster))
         self._scheduler, self._ready, self._memory, self._reader = scheduler, ready, ready.memory, ready.reader
         self._eligibility, self._settlement, self._settler = eligibility, settlement, settler
         self._failures, self._failure_log = failures, failure_log
@@ -213,8 +216,14 @@ class Dispatcher:
         return True
 
     def _must_end(self, grant: Grant[Queue], entry: Entry, now: int) -> bool:
-        """Whether the message ends without a handler: it has expired, or its expiry header is invalid."""
+        """Whether the message ends without a handler: it isn't for this subscription, it has expired, or its expiry
+        header is invalid.
+        """
         queue = grant.queue
+        if self._is_named and entry[0].id.kind != "again" and is_of_another(entry[3]):
+            self._counters.passed_over += 1
+            self._settle_unhandled(queue, entry)
+            return True
         if entry[6] and (refused := refusals(entry[3])):
             mark = entry[0].marks.of.get(entry[1], 0)
             message = Message(entry, queue, self._cluster, self._id, now, mark)
@@ -237,6 +246,9 @@ class Dispatcher:
         if topic is not None and topic.dead_letter_expired:
             self._bury(grant, entry, "expired", now)
             return
+        self._settle_unhandled(queue, entry)
+
+    def _settle_unhandled(self, queue: Queue, entry: Entry) -> None:
         lane, place = entry[0], MessageRef(entry[0], entry[1])
         self._eligibility.forgo(place)
         self._settlement.settle(lane, entry[1], lane.generation)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from evenlane.engine.base.project_patterns import ALL, matches
 from evenlane.engine.core.queue.queue_rules import Handling
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
 
 KIND_HEADER = "kind"
-ALL = "*"
 _LONGEST_PROJECT = 64
 _LONGEST_PATTERN = 2 * _LONGEST_PROJECT + 1  # between any two characters, one *
 _PATTERN = re.compile(r"(?:[A-Za-z0-9]|\*)[A-Za-z0-9_*-]*")
@@ -52,21 +52,7 @@ class Route:
         return _LONGEST_PROJECT + 1 if ALL not in self.pattern else self.pattern.index(ALL)
 
     def matches(self, project: str) -> bool:
-        """Takes linear time, unlike a regular expression with many `.*`."""
-        first, *rest = self.pattern.split(ALL)
-        if not rest:
-            return project == first
-        *inner, last = rest
-        end = len(project) - len(last)
-        at = len(first)
-        if end < at or not project.startswith(first) or not project.endswith(last):
-            return False
-        for part in inner:  # the leftmost place leaves most to those that follow
-            at = project.find(part, at, end)
-            if at < 0:
-                return False
-            at += len(part)
-        return True
+        return matches(self.pattern, project)
 
 
 class ProjectHandlers:

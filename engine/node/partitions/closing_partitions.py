@@ -37,7 +37,7 @@ class ClosingPartitions:
 
     def begin(self, partition: Partition) -> None:
         self._closing[partition.number, partition.lane.epoch] = partition
-        for lane in partition.both:
+        for lane in partition.lanes:
             lane.stop([*self._workers.list_running(lane), *self._failures.list_pending(lane)])
 
     def remove(self, number: int, epoch: int) -> Partition | None:
@@ -54,9 +54,9 @@ class ClosingPartitions:
         if partition is None:
             return {}  # it was never opened
         deadline = asyncio.get_running_loop().time() + wait_s
-        await asyncio.gather(partition.close(), *(self._close(lane, deadline) for lane in partition.both))
+        await asyncio.gather(partition.close(), *(self._close(lane, deadline) for lane in partition.lanes))
         handoffs: dict[Kind, HandoffState] = {}
-        for lane in partition.both:
+        for lane in partition.lanes:
             lane.cut_off()
             self._settler.discard(lane)
             if lane.handoff is not None and lane.log.may_have_begun and not lane.log.closed:

@@ -1,4 +1,4 @@
-"""Feeds a delay stream: the hours up to one hour ahead."""
+"""Feeds a delay stream, or a named subscription's stream of retries: the hours up to one hour ahead."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Feed, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.node.partitions.due_release import DueReleaser
+    from evenlane.engine.node.partitions.queue_resolver import QueueResolver
     from evenlane.engine.node.settle.stream_verifier import StreamVerifier
 
 _HOUR = 3_600_000_000_000
@@ -25,8 +26,11 @@ class DelayFeed:
     Invariant: `_hours` has the hours of each open feed; no hour is in two feeds.
     """
 
-    def __init__(self, store: Store, lane: FedLane, verifier: StreamVerifier, due: DueReleaser) -> None:
+    def __init__(
+        self, store: Store, lane: FedLane, verifier: StreamVerifier, due: DueReleaser, resolver: QueueResolver
+    ) -> None:
         self._store, self._lane, self._verifier, self._due = store, lane, verifier, due
+        self._resolver, self._is_filtered = resolver, resolver.filters(lane)
         self._hours: dict[Feed, set[str]] = {}
         self._turning = asyncio.Lock()  # by the clock and after a replacement
 
@@ -78,6 +82,11 @@ class DelayFeed:
         await asyncio.gather(*(feed.close() for feed in feeds))
 
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
+        if self._is_filtered and not self._resolver.takes_delayed(headers, at):
+            self._lane.note_end(sequence, at)
+            if not self._lane.must_keep_out(subject, sequence):
+                self._resolver.pass_over(self._lane, sequence)
+            return
         self._lane.take_in_later(subject, sequence, at, headers, body)
         self._due.on_delayed(self._lane.queues.get(subject))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _SECOND = 1_000_000_000
 _LONGEST = 30 * _SECOND
-_DUE_AT_ONCE = 1_000  # messages per partition and step
+_DUE_AT_ONCE = 1_000  # messages per delay stream and step
 
 
 class DueReleaser:
@@ -46,13 +46,13 @@ class DueReleaser:
         """Release due messages. Returns the next due time, unix ns."""
         now = self._store.now()
         nearest = now + _LONGEST
-        for _, later in self._lanes.lanes.values():
-            delayed = later.delayed
-            due = delayed.next_due()
-            if due is not None and due <= now:
-                for queue in later.release_due(now, _DUE_AT_ONCE):
-                    self._ready.on_due(queue)
-                due = delayed.next_due()
-            if due is not None:
-                nearest = min(nearest, due)
+        for _, *delay_lanes in self._lanes.lanes.values():
+            for later in delay_lanes:
+                due = later.delayed.next_due()
+                if due is not None and due <= now:
+                    for queue in later.release_due(now, _DUE_AT_ONCE):
+                        self._ready.on_due(queue)
+                    due = later.delayed.next_due()
+                if due is not None:
+                    nearest = min(nearest, due)
         return nearest

@@ -66,6 +66,7 @@ class OwnedPartitions:
         unreadable: UnreadableRecords,
     ) -> None:
         self._store, self._settler, self._due = context.store, context.settler, context.due
+        self._kinds = context.kinds
         self._eligibility, self._queues, self._dirty, self._clock = context.eligibility, queues, dirty, clock
         self.partitions = PartitionTable(lanes)
         self.mine = mine
@@ -78,11 +79,11 @@ class OwnedPartitions:
         """The lanes of all partitions whose log has a record of this node's epoch, that is, whose takeover
         is complete.
         """
-        return [lane for partition in self.partitions.values() for lane in partition.both if lane.log.has_begun]
+        return [lane for partition in self.partitions.values() for lane in partition.lanes if lane.log.has_begun]
 
     def list_all_lanes(self) -> list[FedLane]:
         """The lanes of all partitions, also of those that are being opened or handed off."""
-        return [lane for each in (*self.partitions.values(), *self._closing) for lane in each.both]
+        return [lane for each in (*self.partitions.values(), *self._closing) for lane in each.lanes]
 
     def feed_again(self, lane: FedLane) -> None:
         """Feed a lane from the start, after its stream was replaced. A lane that is being handed off still settles, so
@@ -90,7 +91,7 @@ class OwnedPartitions:
         """
         number = lane.id.partition
         for partition in (self._closing.get(number, lane.epoch), self.partitions.get(number)):
-            if partition is not None and lane in partition.both:
+            if partition is not None and lane in partition.lanes:
                 partition.feed_again(lane)
 
     async def turn_hours(self) -> None:
@@ -140,11 +141,11 @@ class OwnedPartitions:
 
     async def read_logs(self, number: int) -> None:
         """Read the settle logs of a partition, also another node's. Raises Lost, Refused, UnknownVersion."""
-        for lane in (LaneId("lanes", number), LaneId("later", number)):
-            await read_settle_log(self._store, lane)
+        for kind in self._kinds:
+            await read_settle_log(self._store, LaneId(kind, number))
 
     async def _look_again(self, partition: Partition) -> None:
-        """Verify both streams once the partitions that were opened together have had time to serve."""
+        """Verify all streams once the partitions that were opened together have had time to serve."""
         await asyncio.sleep(OPEN_FIRST_S)
         async with self._inspections:
             while self.partitions.has(partition):
@@ -163,7 +164,7 @@ class OwnedPartitions:
 
     def _tend(self, partition: Partition) -> None:
         """Settle and remove what the previous owner left to be settled or removed."""
-        for lane in partition.both:
+        for lane in partition.lanes:
             lane.removal.last_purge = now_ns()  # (it isn't urgent)
             if lane.log.unsynced_count:
                 self._dirty.mark(lane)
@@ -176,7 +177,7 @@ class OwnedPartitions:
                 await partition.complete()
                 return
             except (Lost, Refused, ConfigError) as error:
-                _log.warning("delayed messages don't come in yet", **lane_fields(partition.later), error=str(error))
+                _log.warning("delayed messages don't come in yet", **lane_fields(partition.lane), error=str(error))
             await asyncio.sleep(_PAUSE_S)
 
     # ---- handoff
@@ -217,7 +218,7 @@ class OwnedPartitions:
     def end(self) -> None:
         """Prepare the end of the process, once no message is handed out any more: the settler writes the clean ends."""
         for partition in [*self.partitions.values(), *self._closing]:
-            for lane in partition.both:
+            for lane in partition.lanes:
                 if lane.handoff is None:
                     lane.stop([])
                 lane.drop_running()
@@ -230,14 +231,14 @@ class OwnedPartitions:
         """Some held messages have ended at their holder."""
         if (partition := self.partitions.get(number)) is not None:
             partition.previous_owners.on_change(record)
-            for lane in partition.both:
+            for lane in partition.lanes:
                 self._dirty.mark(lane)
 
     def on_held_release(self, number: int, record: HeldRecord) -> None:
         """The holder lives, and won't handle these messages after all: hand them out here."""
         if (partition := self.partitions.get(number)) is not None:
             partition.previous_owners.release(record)
-            for lane in partition.both:
+            for lane in partition.lanes:
                 self._dirty.mark(lane)
 
     def on_held_gone(self, number: int, record: HeldRecord) -> None:
@@ -249,7 +250,7 @@ class OwnedPartitions:
         while self.partitions.has(partition):
             try:
                 await partition.previous_owners.on_gone(record)
-                for lane in partition.both:
+                for lane in partition.lanes:
                     self._dirty.mark(lane)
                 return
             except (Lost, Refused) as error:

@@ -18,8 +18,9 @@ from evenlane.engine.node.partitions.takeover import recover
 from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
+    from evenlane.engine.base.names import Kind
     from evenlane.engine.core.ports import BusyRecord, Store
     from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.node.eligibility.eligibility import Eligibility
@@ -40,11 +41,12 @@ _PAUSE_S = 0.2
 
 @dataclass(frozen=True)
 class PartitionContext:
-    """The parts of the node that all of its partitions use. `bands` maps priorities to bands, `busy` reads the
-    in-flight records.
+    """The parts of the node that all of its partitions use. `kinds` are those of a partition's streams, `bands` maps
+    priorities to bands, `busy` reads the in-flight records.
     """
 
     store: Store
+    kinds: Sequence[Kind]
     limits: MemoryBudget
     bands: Mapping[str, int]
     resolver: QueueResolver
@@ -60,10 +62,11 @@ class PartitionContext:
 
 
 class Partition:
-    """The lane and the delay stream of a partition, their feeds, and the messages held by previous owners
-    (`previous_owners`).
+    """The lane and the delay streams of a partition, their feeds, and the messages held by previous owners
+    (`previous_owners`). `delay_lanes` has the delay stream, and in a named subscription's cluster its part of the
+    stream of retries; `lanes` has the lane before them.
 
-    Invariant: `opened` is set once feeds of both streams are open; `opened_at` is then the time (monotonic ns). After
+    Invariant: `opened` is set once feeds of all streams are open; `opened_at` is then the time (monotonic ns). After
     `close`, feeds that were being opened are closed again.
     """
 
@@ -71,29 +74,29 @@ class Partition:
         self._context, self.number = context, number
         store, limits, ready = context.store, context.limits, context.ready
         self._store, self._verifier = store, context.verifier
-        self.lane = FedLane(LaneId("lanes", number), epoch, limits, context.resolver, lease)
-        self.later = FedLane(LaneId("later", number), epoch, limits, context.resolver, lease)
+        self.lanes = tuple(
+            FedLane(LaneId(kind, number), epoch, limits, context.resolver, lease) for kind in context.kinds
+        )
+        self.lane, *self.delay_lanes = self.lanes
         self.catch_up_priority = CatchUpPriority(ready.on_queue_ready, context.bands, context.tuning.backlog_wait_s)
-        self.previous_owners = PreviousOwners(store, self.both, context.busy, ready, context.eligibility)
+        self.previous_owners = PreviousOwners(store, self.lanes, context.busy, ready, context.eligibility)
         self._lane_feeds = LaneFeed(
             store, self.lane, ready, context.verifier, self.catch_up_priority, context.ahead, context.tuning
         )
-        self._hour_feeds = DelayFeed(store, self.later, context.verifier, context.due)
-        self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, self.later: self._hour_feeds}
+        self._hour_feeds = {
+            lane: DelayFeed(store, lane, context.verifier, context.due, context.resolver) for lane in self.delay_lanes
+        }
+        self._feeds: dict[FedLane, LaneFeed | DelayFeed] = {self.lane: self._lane_feeds, **self._hour_feeds}
         self.opened = self._closed = False
         self.made_at, self.opened_at = now_ns(), 0  # monotonic ns
         self._reopening: dict[FedLane, asyncio.Task[None]] = {}
-
-    @property
-    def both(self) -> tuple[FedLane, FedLane]:
-        return self.lane, self.later
 
     @property
     def ended_blocked_s(self) -> int:
         """The longest time (s) for which a handler blocked a previous owner until its process ended itself;
         0 if none did.
         """
-        return round(max((seconds for lane in self.both for seconds in lane.blocked.values()), default=0.0))
+        return round(max((seconds for lane in self.lanes for seconds in lane.blocked.values()), default=0.0))
 
     async def open(
         self, held: Iterable[HeldRecord] = (), known: Collection[PastOwner] | None = None, *, repeated: bool = True
@@ -108,29 +111,30 @@ class Partition:
                 self._store, lane, context.busy, held, known,
                 repeated=repeated, version=lambda: context.bound.record_version,
             )
-            for lane in self.both
+            for lane in self.lanes
         )  # fmt: skip
-        for lane, (_, parts) in zip(self.both, recovered, strict=True):
-            await self.previous_owners.hold(lane, parts)  # both streams: a key may be out in one and wait in the other
+        for lane, (_, parts) in zip(self.lanes, recovered, strict=True):
+            await self.previous_owners.hold(lane, parts)  # all streams: a key may be out in one and wait in another
         await self._lane_feeds.begin(recovered[0][0])
 
     async def complete(self) -> None:
-        """Feed the delay stream, which needn't hold up the first message after a takeover. Raises Lost, Refused."""
-        try:
-            await self._hour_feeds.begin()
-        except (Lost, Refused):  # the stream may have been deleted since: verifying creates it again
-            self.later.verified = -1
-            await self._verifier.verify(self.later)
-            raise
-        if self._closed:  # meanwhile
-            await self._hour_feeds.drop()
+        """Feed the delay streams, which needn't hold up the first message after a takeover. Raises Lost, Refused."""
+        for lane, feeds in self._hour_feeds.items():
+            try:
+                await feeds.begin()
+            except (Lost, Refused):  # the stream may have been deleted since: verifying creates it again
+                lane.verified = -1
+                await self._verifier.verify(lane)
+                raise
+            if self._closed:  # meanwhile
+                await feeds.drop()
         self.opened, self.opened_at = True, now_ns()
 
     async def look_again(self) -> None:
-        """Verify both streams: a replacement while the feeds were being created goes unnoticed. Raises
+        """Verify all streams: a replacement while the feeds were being created goes unnoticed. Raises
         Lost, Refused.
         """
-        for lane in self.both:
+        for lane in self.lanes:
             lane.verified = -1
             await self._verifier.verify(lane)
 
@@ -141,9 +145,10 @@ class Partition:
 
     async def feed_later(self) -> None:
         """See `DelayFeed.turn`."""
-        await self._hour_feeds.turn()
-        if self._closed:  # meanwhile
-            await self._hour_feeds.drop()
+        for feeds in self._hour_feeds.values():
+            await feeds.turn()
+            if self._closed:  # meanwhile
+                await feeds.drop()
 
     async def close(self) -> None:
         """Close the feeds."""
@@ -151,18 +156,19 @@ class Partition:
         for task in self._reopening.values():
             task.cancel()
         await asyncio.gather(*self._reopening.values(), return_exceptions=True)
-        await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in self._hour_feeds.feeds))
+        later = [feed for feeds in self._hour_feeds.values() for feed in feeds.feeds]
+        await asyncio.gather(self._lane_feeds.drop(), *(feed.close() for feed in later))
 
     async def abandon(self) -> None:
         """Close the feeds, and settle nothing more: the takeover has failed, or another node owns the partition."""
-        for lane in self.both:
+        for lane in self.lanes:
             lane.abandon()
             self._context.settler.discard(lane)
         self._context.eligibility.discard_stale()
         await self.close()
 
     def feed_again(self, lane: FedLane) -> None:
-        """Feed one of `both` from the start: its stream was replaced, and the lane is reset."""
+        """Feed one of `lanes` from the start: its stream was replaced, and the lane is reset."""
         for feed in self._feeds[lane].feeds:
             feed.disturb("the stream was replaced")
         if lane not in self._reopening and not self._closed:

@@ -105,7 +105,7 @@ class PartitionOpener:
         """Undo a failed takeover. If it may have written to a log, the log has this epoch, which belongs to no other
         owner.
         """
-        if any(lane.log.may_have_begun for lane in partition.both):
+        if any(lane.log.may_have_begun for lane in partition.lanes):
             self._begun[partition.number] = partition.lane.epoch
         if self._table.has(partition):
             self._table.remove(partition.number)

@@ -27,7 +27,7 @@ class PartitionTable(dict[int, Partition]):
     def put(self, partition: Partition) -> None:
         """Add a partition that is being opened."""
         self[partition.number] = partition
-        self._lanes.lanes[partition.number] = partition.both
+        self._lanes.lanes[partition.number] = partition.lanes
 
     def serve(self, partition: Partition) -> None:
         """Let messages of the partition start, unless it was revoked while it was being opened."""

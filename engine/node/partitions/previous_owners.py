@@ -32,7 +32,7 @@ class PreviousOwners:
     def __init__(
         self,
         store: Store,
-        lanes: tuple[FedLane, FedLane],
+        lanes: tuple[FedLane, ...],
         busy: Callable[[], Awaitable[list[BusyRecord]]],
         ready: ReadyQueues,
         eligibility: Eligibility,

@@ -27,7 +27,7 @@ def stable_streams(partitions: Mapping[int, Partition], now: int, quiet: int) ->
     if not all(_is_in(each, now, quiet) for each in partitions.values()):
         return None
     return frozenset(
-        (number, each.lane.epoch, each.lane.generation, each.later.generation) for number, each in partitions.items()
+        (number, each.lane.epoch, *(lane.generation for lane in each.lanes)) for number, each in partitions.items()
     )
 
 

@@ -17,7 +17,7 @@ class OwnedLanes:
     """
 
     def __init__(self) -> None:
-        self.lanes: dict[int, tuple[FedLane, FedLane]] = {}  # (main, delay stream); open, or being opened
+        self.lanes: dict[int, tuple[FedLane, ...]] = {}  # see `Partition.lanes`; open, or being opened
         self._serving: dict[int, CatchUpPriority] = {}
 
     def serve(self, number: int, priority: CatchUpPriority) -> None:

@@ -12,7 +12,7 @@ from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.queue.entry import entry_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.queue.fed_lane import FedLane
@@ -104,7 +104,7 @@ class PayloadReader:
                 if not queue.unread and queue.spilled:
                     await self._refill(queue, lanes[0])
                 if queue.unread:
-                    await self._read(queue, *lanes)
+                    await self._read(queue, lanes)
                 return True
             except (Lost, Refused) as error:
                 # the read may have been too large, and the server may have cut the connection for it
@@ -113,16 +113,16 @@ class PayloadReader:
             await asyncio.sleep(_PAUSE_S)
         return False
 
-    async def _read(self, queue: Queue, main: FedLane, later: FedLane) -> None:
+    async def _read(self, queue: Queue, lanes: Sequence[FedLane]) -> None:
         mean = max(1, queue.mean_size)
         free = min(_BATCH_BYTES, self._memory.free)
         count = max(1, min(_BATCH, queue.rules.ahead - len(queue.ready), free // mean))
         with self._memory.reserve(count * mean):
-            await self._fetch(queue, main, later, count)
+            await self._fetch(queue, lanes, count)
 
-    async def _fetch(self, queue: Queue, main: FedLane, later: FedLane, count: int) -> None:
+    async def _fetch(self, queue: Queue, lanes: Sequence[FedLane], count: int) -> None:
         read = queue.next_to_read(count)
-        lane = later if read.delayed else main
+        lane = next(each for each in lanes if each.id.kind == read.kind)
         generation, incarnation = lane.generation, self._store.incarnation
         try:
             found = await self._store.get(lane.id, read.sequences)

@@ -100,7 +100,7 @@ class ReadyQueues:
         lanes = self.lanes.lanes.get(queue.partition)
         if lanes is None:
             return []
-        found = clear.drain(queue, *lanes, self.memory.limits)
+        found = clear.drain(queue, lanes, self.memory.limits)
         self._scheduler.empty(queue, now_ns())
         self.memory.wake_reads()
         return found

@@ -152,7 +152,7 @@ class PartitionTally:
         return {
             number: partition
             for number, partition in self._node.partitions.items()
-            if partition.opened and not partition.lane.is_catching_up and not partition.later.is_catching_up
+            if partition.opened and not any(lane.is_catching_up for lane in partition.lanes)
         }
 
     async def _of(
@@ -183,14 +183,14 @@ class PartitionTally:
 
     def _count_due_soon(self, queue: Queue, partition: Partition) -> int:
         """Messages delayed to this hour or, if late, to the previous one. The store counts those of later hours."""
-        delayed = partition.later.delayed
-        if delayed.next_due() is None:
-            return 0
         node, hour = self._node, self._node.store.now() // _HOUR
-        count = 0
-        for each in (hour - 1, hour):
-            name = names.later_subject(node.env, queue.partition, queue.project, queue.group, queue.priority, each)
-            count += delayed.count_delayed(name.encode())[0]
+        count, of = 0, (queue.project, queue.group, queue.priority)
+        for lane in partition.delay_lanes:
+            if lane.delayed.next_due() is None:
+                continue
+            for each in (hour - 1, hour):
+                name = names.delay_subject(node.cluster, lane.id, *of, each)
+                count += lane.delayed.count_delayed(name.encode())[0]
         return count
 
     async def _ask_for_later(self, needed: dict[tuple[str, int], None]) -> None:

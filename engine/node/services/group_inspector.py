@@ -77,7 +77,7 @@ class GroupInspector:
         async def look(partition: Partition) -> bool:
             async with some:
                 try:
-                    for lane in partition.both:
+                    for lane in partition.lanes:
                         await self._look(lane, requested, full)
                 except (Lost, Refused):
                     return False

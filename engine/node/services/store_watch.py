@@ -63,7 +63,7 @@ class StoreWatch:
     def _streams(self) -> list[str]:
         own = sorted(self._partitions())
         lanes = [names.stream(self._cluster, LaneId(kind, number)) for number in own for kind in ("lanes", "later")]
-        return [*names.other_streams(self._cluster), *lanes]
+        return [*names.other_streams(self._cluster), *lanes]  # (among the others is that of a subscription's retries)
 
     async def _run(self) -> None:
         while True:

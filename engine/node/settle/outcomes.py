@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from evenlane.engine.base import names
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.error_text import describe_error
 from evenlane.engine.core.message.handler_exceptions import Reject, Retry, text_of
@@ -156,9 +155,9 @@ class FailureHandler:
         return retry_delay_s(topic.backoff, attempt, self._random()) if topic is not None else 1.0
 
     def retry(self, message: Message, after_s: float) -> None:
-        """Schedule another attempt by a copy in the delay stream."""
+        """Schedule another attempt by a copy in the delay stream, or in the subscription's own stream of retries."""
         due = self._store.now() + int(after_s * _SECOND)
-        self._put(self._outcome(message, copies.retry(message, names.env_of(self._cluster), due), "retried"))
+        self._put(self._outcome(message, copies.retry(message, self._cluster, due), "retried"))
 
     def dead_letter(self, message: Message, death: DeadLetterReason, *, fall_back: bool = True) -> bool:
         """Dead-letter a message, or pass it to the fallback handler. True if the fallback has it: the attempt is then

@@ -1,4 +1,4 @@
-"""Settles messages whose outcome is final: handled, replaced by a copy, dropped, expired, or missing."""
+"""Settles messages whose outcome is final: handled, replaced by a copy, dropped, expired, missing, or passed over."""
 
 from __future__ import annotations
 
@@ -49,6 +49,11 @@ class MessageSettlement:
         """Settle a message, whatever its outcome."""
         if lane.settle(sequence, generation, now_ns()):
             self._dirty.mark(lane)
+
+    def pass_over(self, lane: Lane, sequence: int) -> None:
+        """Settle a message of a shared stream that isn't for this subscription."""
+        self._counters.passed_over += 1
+        self.settle(lane, sequence, lane.generation)
 
     def settle_copied(self, lane: Lane, sequence: int, generation: int, message: Message | None) -> None:
         """Settle a message whose copy is stored, for another attempt or among the dead letters."""

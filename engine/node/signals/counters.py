@@ -23,6 +23,8 @@ class Counters:
     """Messages dropped on purpose (`evenlane backlog purge`, `cancel`); settled without a handler."""
     missing: int = 0
     """Messages whose sequence was known but which the stream no longer had (E12); settled."""
+    passed_over: int = 0
+    """Messages of shared streams that aren't for this subscription; settled without a handler."""
     stray: int = 0
     """Messages with an unroutable subject; sent to the dead letters."""
     void: int = 0

@@ -17,7 +17,7 @@ class Horizons(PoisonWorld):
         super().__init__(**topics)
         self.record_reads = 0
 
-    def new_store(self, cluster="online"):
+    def new_store(self, _cluster="online"):
         store = super().new_store()
         busy = store.busy
 
@@ -55,7 +55,7 @@ class Horizons(PoisonWorld):
     @staticmethod
     def horizons(node):
         """The crash horizons of P's lane and delay stream."""
-        return tuple(lane.horizon for lane in node.partitions[P].both)
+        return tuple(lane.horizon for lane in node.partitions[P].lanes)
 
     async def last_word(self, kind="lanes"):
         """The horizon in the settle log's last state, and whether the log's end is clean."""

@@ -58,7 +58,7 @@ def drained(lane: FedLane, subject: bytes) -> list[int]:
     queue = lane.queues.get(subject)
     if queue is None or not queue.due:
         return []
-    assert queue.next_to_read(0).delayed
+    assert "later" == queue.next_to_read(0).kind
     return queue.next_to_read(10_000).sequences
 
 

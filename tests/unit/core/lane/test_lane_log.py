@@ -138,3 +138,15 @@ def test_unroutable_message_is_not_kept():
     lane = lane_of(open_queue=lambda *_: None)
     lane.take_in(b"stray", 1, 1, b"", b"")
     assert (1, {}) == (lane.position, lane.queues)
+
+
+def test_head_of_a_message_that_is_passed_over_needs_no_body():
+    """K10: a named subscription buries no strays, so its feed needn't fetch the bodies of what it passes over."""
+    passed = []
+    host = Host(lambda _lane, _subject, entry: passed.append(entry and entry[1]), buries_strays=False)
+    lane = FedLane(LANE, 1, MemoryBudget(), host)
+    lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
+    assert lane.take_in_head(b"other", 1, 1, b"", 10_000)
+    assert lane.take_in_head(b"other", 1, 1, b"", 10_000)  # a repeated one is ignored
+    assert (1, [1]) == (lane.position, [each for each in passed if each is not None])
+    assert not lane_of(open_queue=lambda *_: None).take_in_head(b"stray", 1, 1, b"", 10_000)

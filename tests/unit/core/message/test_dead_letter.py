@@ -151,3 +151,16 @@ def test_dead_letter_without_a_queue_of_its_project_is_not_replayable(dead_lette
     with pytest.raises(NotReplayable) as caught:
         replayed(dead_letter)
     assert sentence in str(caught.value)
+
+
+def test_replay_of_a_named_subscription_is_in_its_stream_of_retries():
+    """K10: in the hour of the replay, with the id that names its own dead letter."""
+    now = DIED + SECOND
+    dead_letter = stored(group=3, priority="high")._replace(subject=names.dead_subject("online_audit", "acme"))
+    copy = replay(read(dead_letter, "online_audit"), "online_audit", TOPIC, CLUSTER_CONFIG, now)
+    unnamed = replayed(stored(group=3, priority="high"))
+    place = unnamed.subject.removeprefix("lanes.online.")
+    assert f"again.online_audit.{place}.{now // (3600 * SECOND)}" == copy.subject
+    headers = h.decode(copy.headers)
+    assert ("DEAD_online_audit:7", None) == (headers[h.ORIGIN], headers.get(h.DUE))
+    assert unnamed.headers.replace(b"DEAD_online:", b"DEAD_online_audit:") == copy.headers

@@ -45,7 +45,7 @@ def ready(queue, lane):
 def waiting(queue, lane):
     if lane.later:
         for sequence in (1, 2, 3):
-            queue.add_due(sequence)
+            queue.add_due("later", sequence)
     else:
         queue.waiting.extend([7, 1, 2, 3])
         queue.waiting.take(1)

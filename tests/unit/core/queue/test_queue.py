@@ -9,12 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.queue import clear
-from evenlane.engine.core.queue.entry import MemoryBudget, entry_of
+from evenlane.engine.core.queue.entry import MemoryBudget, MessageRef, entry_of
 from evenlane.engine.core.queue.queue import Queue, SequenceFifo
+from evenlane.engine.core.queue.queue_head import place_of_head
 from evenlane.engine.core.queue.queue_rules import QueueRules, low_mark
 
 LANE = Lane(LaneId("lanes", 1), 1)
 LATER = Lane(LaneId("later", 1), 1)
+AGAIN = Lane(LaneId("again", 1), 1)
 counts = st.one_of(st.integers(0, 5), st.integers(0, 10_000))
 
 
@@ -115,7 +117,7 @@ class Queues(RuleBasedStateMachine):
             queue.spilled -= len(found)
             queue.spill_from = found[-1] + 1
         read = queue.next_to_read(count)
-        assert not read.delayed
+        assert "lanes" == read.kind
         self.under_way[which] = read
 
     @rule(which=st.integers(0, 1), fails=st.booleans())
@@ -174,14 +176,14 @@ TestQueues = Queues.TestCase
 def test_due_messages_are_read_before_waiting_ones():
     queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
     queue.arrive(entry_of(LANE, 5, 0, b"", b""), limits)
-    queue.add_due(9)
-    queue.add_due(7)
+    queue.add_due("later", 9)
+    queue.add_due("later", 7)
     assert (3, True) == (queue.backlog, queue.behind)
     both = queue.next_to_read(10)
-    assert (True, [9, 7]) == (both.delayed, both.sequences)
+    assert ("later", [9, 7]) == (both.kind, both.sequences)
     queue.fail_read(both)
     reads = [queue.next_to_read(1) for _ in range(3)]
-    assert [(True, [9]), (True, [7]), (False, [5])] == [(read.delayed, read.sequences) for read in reads]
+    assert [("later", [9]), ("later", [7]), ("lanes", [5])] == [(read.kind, read.sequences) for read in reads]
 
 
 def test_unloaded_messages_return_to_their_streams():
@@ -191,7 +193,7 @@ def test_unloaded_messages_return_to_their_streams():
     clear.unload(queue, limits)
     assert (0, 0, 3) == (limits.used_bytes, queue.ready_bytes, queue.backlog)
     reads = [queue.next_to_read(9), queue.next_to_read(9)]
-    assert [(True, [1]), (False, [1, 2])] == [(read.delayed, read.sequences) for read in reads]
+    assert [("later", [1]), ("lanes", [1, 2])] == [(read.kind, read.sequences) for read in reads]
 
 
 def test_forget_drops_only_messages_of_the_replaced_stream():
@@ -199,7 +201,7 @@ def test_forget_drops_only_messages_of_the_replaced_stream():
     queue.hold(entry_of(LANE, 1, 0, b"", b"x"), limits)
     queue.hold(entry_of(LATER, 1, 0, b"", b"xx"), limits)
     queue.waiting.append(2)
-    queue.add_due(3)
+    queue.add_due("later", 3)
     clear.discard(queue, LATER, limits)
     assert ([LANE], 1, 1) == ([entry[0] for entry in queue.ready], limits.used_bytes, queue.unread)
     clear.discard(queue, LANE, limits)
@@ -208,3 +210,34 @@ def test_forget_drops_only_messages_of_the_replaced_stream():
 
 def test_queue_bytes_default_depends_on_payload_bytes():
     assert (1 << 20, 64 << 10) == (MemoryBudget().queue_bytes, MemoryBudget(payload_bytes=1000).queue_bytes)
+
+
+def test_streams_of_a_named_subscription_are_kept_apart():
+    """K10: its own retries are read first, and have sequences that its delay stream has, too."""
+    queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
+    for lane in (LANE, LATER, AGAIN):
+        queue.hold(entry_of(lane, 1, 0, b"", b"x"), limits)
+    clear.unload(queue, limits)
+    queue.add_due("again", 2)
+    queue.requeue(MessageRef(AGAIN, 3), limits)
+    assert (5, LaneId("again", 1), 3) == (queue.backlog, *place_of_head(queue))
+    reads = [queue.next_to_read(9) for _ in range(3)]
+    assert [("again", [3, 1, 2]), ("later", [1]), ("lanes", [1])] == [(read.kind, read.sequences) for read in reads]
+    for read in reads:
+        queue.finish_read(read)
+        queue.fail_read(read)
+    clear.discard(queue, LATER, limits)
+    assert [AGAIN, AGAIN, AGAIN] == [place.lane for place in clear.drain(queue, [LATER, AGAIN], limits)]
+    assert (1, LaneId("lanes", 1), 1) == (queue.backlog, *place_of_head(queue))
+
+
+def test_read_of_a_replaced_stream_is_void():
+    """K10, E12: of that stream only."""
+    queue, limits = Queue("acme", 0, "mid", 1, 1), MemoryBudget()
+    queue.add_due("again", 2)
+    read = queue.next_to_read(9)
+    clear.discard(queue, LATER, limits)
+    assert read is queue.read
+    clear.discard(queue, AGAIN, limits)
+    assert not queue.finish_read(read)
+    assert 0 == queue.backlog

@@ -101,7 +101,7 @@ async def test_attempts_and_retry_time_survive_a_restart(world, end):
     node = await world.node(world.handle)
     await until(lambda: len(times) == 2)
     if end == "a crash":
-        await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.both))
+        await until(lambda: not any(lane.log.unsynced_count for p in node.partitions.values() for lane in p.lanes))
         await world.crash(node)
     else:
         assert await world.stop(node)

@@ -248,6 +248,6 @@ async def test_interrupted_takeover_costs_no_attempt():
         world.server.delay_acks(0)
         b = await world.bare("b")
         await b.owned.open(P, 2, [record])
-        assert [0, 0] == [lane.horizon for lane in b.partitions[P].both]
+        assert [0, 0] == [lane.horizon for lane in b.partitions[P].lanes]
         await until(lambda: set(put) <= set(world.ids))
         assert {(1, False)} == {(message.attempt, message.recorded) for message in world.handled}

@@ -101,7 +101,7 @@ async def test_log_records_the_death_of_a_holder(world):
     await world.crash(world.a)
     b.owned.on_held_gone(P, world.handoff_record)
     await until(lambda: ("b", world.message_id) in world.begun)
-    await until(lambda: not b.partitions[P].lane.log.unsynced_count and not b.partitions[P].later.log.unsynced_count)
+    await until(lambda: not any(lane.log.unsynced_count for lane in b.partitions[P].lanes))
     assert {} == await world.held_in_log()
     await world.crash(b)
     await world.opened("c", 3)

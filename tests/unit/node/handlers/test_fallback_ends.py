@@ -242,10 +242,10 @@ async def test_fallback_stays_recorded_when_the_timed_out_thread_returns(world):
         await until(lambda begun=fallback_begun: begun.is_set() or world.dead())
         if world.dead():
             break
-        named = [node.gate.list_recorded(lane) for lane in node.partitions[P].both]
+        named = [node.gate.list_recorded(lane) for lane in node.partitions[P].lanes]
         returns.set()
         await until(lambda node=node: not node.workers.running)
-        assert named == [node.gate.list_recorded(lane) for lane in node.partitions[P].both]
+        assert named == [node.gate.list_recorded(lane) for lane in node.partitions[P].lanes]
         await world.crash(node)
     ((reason, _),) = world.dead_letters()
     assert reason == f"its process died in attempt {attempts[-1]}"

@@ -141,7 +141,7 @@ class TestHeldMessages:
         await b.owned.open(P, 2, [record])
         world.slow.clear()
         world.server.roll_back("online", lane_of(kind), 0)
-        lane = b.partitions[P].lane if kind == "lanes" else b.partitions[P].later
+        lane = next(each for each in b.partitions[P].lanes if each.id.kind == kind)
         await until(lambda: lane.generation)
         world.slow.add(("b", "new"))
         await put(world, kind, id="new")

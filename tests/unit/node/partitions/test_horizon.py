@@ -208,7 +208,7 @@ async def test_death_sets_the_horizon_of_all_streams_of_its_process(world):
             await world.put(project=project, group=group, due=world.store.now())
     await world.crash(await world.node(world.handle))
     node = await world.node(world.handle)
-    lanes = [lane for partition in node.partitions.values() for lane in partition.both]
+    lanes = [lane for partition in node.partitions.values() for lane in partition.lanes]
     states = {lane.id: await world.store.state(lane.id) for lane in lanes}
     assert {*LANES} == {lane.id for lane in lanes if lane.horizon}
     assert {each: state.last for each, state in states.items()} == {lane.id: lane.horizon for lane in lanes}

@@ -14,8 +14,8 @@ def partition(**fields):
     """A partition that was opened at 100 s and is fed to its end; `fields` change that."""
     given = {"epoch": 7, "generation": 0, "is_catching_up": False, "fed_to": 50, "high": 50, **fields}
     known = {name: given.pop(name) for name in ("opened", "opened_at") if name in given}
-    later = SimpleNamespace(generation=0)
-    whole = {"opened": True, "opened_at": 100 * SECOND, "lane": SimpleNamespace(**given), "later": later, **known}
+    lane, later = SimpleNamespace(**given), SimpleNamespace(generation=0)
+    whole = {"opened": True, "opened_at": 100 * SECOND, "lane": lane, "lanes": (lane, later), **known}
     return SimpleNamespace(**whole)
 
 
@@ -56,5 +56,5 @@ def test_takeover_or_replacement_changes_the_streams(fields):
 
 def test_replaced_delay_stream_changes_the_streams():
     other = partition()
-    other.later.generation = 1
+    other.lanes[1].generation = 1
     assert stable_streams({3: partition(), 4: other}, 103 * SECOND, QUIET) != streams(103)

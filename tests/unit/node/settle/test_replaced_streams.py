@@ -60,7 +60,7 @@ def rounds_of(node):
 
 async def until_reset(node, number=4):
     """Wait until `number` lanes of the node have noticed the replacement."""
-    lanes = [lane for partition in node.partitions.values() for lane in partition.both]
+    lanes = [lane for partition in node.partitions.values() for lane in partition.lanes]
     await until(lambda: number == sum(lane.generation > 0 for lane in lanes), what="the streams to be found replaced")
 
 
