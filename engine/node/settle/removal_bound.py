@@ -23,15 +23,16 @@ class RemovalBound:
 
     Invariants:
     - `_unlisted` has the clusters that aren't in the registry and may have settle logs.
-    - `_recognised` has the generation of a lane in which a log of another cluster was found to be about the very
-      stream; a rolled-back stream has another generation.
+    - `_recognised` has, for a lane and another cluster, the generation in which a record of that cluster's log was
+      found to be about the very stream, and the record's highest message. A rolled-back stream has another
+      generation. A record with a higher message may be about the stream as it was before: it was under way meanwhile.
     """
 
     def __init__(self, store: Store, cluster: str) -> None:
         self._store, self._cluster = store, cluster
         self.view = RegistryView()
         self._unlisted: frozenset[str] = frozenset()
-        self._recognised: dict[tuple[Lane, str], int] = {}
+        self._recognised: dict[tuple[Lane, str], tuple[int, int]] = {}
 
     def adopt(self, view: RegistryView) -> None:
         """Go by this registry from now on. A subscription that it doesn't list any more counts until `check_unlisted`
@@ -101,22 +102,25 @@ class RemovalBound:
         if record is None or record.created != lane.created or record.high > lane.high:
             return 0
         generation = lane.generation
-        if self._recognised.get((lane, cluster)) != generation:
+        in_generation, up_to = self._recognised.get((lane, cluster), (-1, 0))
+        if in_generation != generation or record.high > up_to:
             if not await self._is_of_this_stream(lane, record):
                 return 0
-            self._recognised[lane, cluster] = generation
+            self._recognised[lane, cluster] = generation, record.high
         return record.watermark
 
     async def _is_of_this_stream(self, lane: Lane, record: settle_record.SettleRecord) -> bool:
         """Whether the record is about the stream as it is, and not as it was before it was rolled back."""
         if record.high <= lane.removal.purged or not record.high_at:
             return True
+        if (record.high, record.high_at) == (lane.high, lane.high_at):
+            return True  # the message itself may be deleted
         [found] = await self._store.get(lane.id, [record.high])
         return found is not None and found.at == record.high_at
 
     def discard(self, lane: Lane) -> None:
         """The lane isn't this node's any more."""
-        self._recognised = {key: generation for key, generation in self._recognised.items() if key[0] is not lane}
+        self._recognised = {key: found for key, found in self._recognised.items() if key[0] is not lane}
 
 
 def is_own_stream(lane: Lane) -> bool:

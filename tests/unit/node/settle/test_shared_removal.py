@@ -133,7 +133,9 @@ async def test_subscription_that_only_etcd_has_lost_still_counts() -> None:
 
 
 async def test_log_of_another_stream_settles_nothing() -> None:
-    """L, K10: not if the stream was made anew, and not if it was rolled back since the record was written."""
+    """L, K10: not if the stream was made anew, and not if it was rolled back since the record was written; not even
+    after a record about this stream.
+    """
     async with World() as world:
         lane = names.LaneId("lanes", world.partition_of(0))
         node = await start(world)
@@ -142,12 +144,13 @@ async def test_log_of_another_stream_settles_nothing() -> None:
         await audit.create_own_streams()
         await world.put_many(5)
         await until(lambda: len(world.handled) == 5 and is_durable(node))
-        last = world.server.messages(names.stream("online", lane))[-1]
+        first, *_, last = world.server.messages(names.stream("online", lane))
         fields = (settle_record.SHARED_VERSION, 0, 0, (await world.store.state(lane)).created)
         right = settle_record.SettleRecord(*fields, last.sequence, last.at, last.sequence, b"")
         position = 0
         owned = node.partitions[lane.partition].lane
         for wrong in (
+            replace(right, high=first.sequence, high_at=first.at, watermark=0),
             replace(right, created="another"),
             replace(right, high_at=last.at + 1),
             replace(right, high=last.sequence + 1),
@@ -158,6 +161,24 @@ async def test_log_of_another_stream_settles_nothing() -> None:
             await until(lambda: not node.settler.truncator.tasks.by_lane)
             assert world.waiting() == 5
         await audit.append_log(lane, settle_record.encode(right), position)
+        await world.all_gone()
+        await audit.close()
+
+
+async def test_last_message_may_be_deleted_before_the_log_begins() -> None:
+    """K10: a lane whose last message was deleted because others pinned the watermark is emptied nevertheless."""
+    async with World() as world:
+        lane = names.LaneId("lanes", world.partition_of(0))
+        node = await start(world)
+        audit = world.new_store(AUDIT)
+        await audit.open()
+        await audit.create_own_streams()
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 5 and is_durable(node))
+        state = await audit.state(lane)
+        await audit.delete(lane, state.last)
+        fields = (settle_record.SHARED_VERSION, 0, 0, state.created, state.last, state.at, state.last, b"")
+        await audit.append_log(lane, settle_record.encode(settle_record.SettleRecord(*fields)), 0)
         await world.all_gone()
         await audit.close()
 
