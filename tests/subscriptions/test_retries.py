@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from evenlane.engine.admin.backlog.drop import DropTask
+from evenlane.engine.admin.backlog.drop_client import DropRequest, DropTarget
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient
 from evenlane.engine.base import names
+from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.ownership.handoff import handoff_record
 from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
 from evenlane.engine.store.memory.store import MemoryStore
+from evenlane.engine.telemetry.wait_reasons import count_not_due
 from tests.support.node.world import CLUSTER_CONFIG, SECOND, World, is_durable, topic
 from tests.support.producer_world import accepted
 from tests.support.until import until
@@ -223,3 +229,65 @@ async def test_messages_of_other_projects_enter_no_queue(world: TwoClusters) -> 
     await until(lambda: (audit.counters.handled, audit.counters.passed_over) == (2, 2))
     assert [("acme1", 1), ("acme2", 1)] == sorted(world.attempts(AUDIT))
     assert not audit.queues.of_project("other")
+
+
+async def test_waiting_retry_is_counted_and_dropped(world: TwoClusters) -> None:
+    """K10, X8: a retry that isn't due yet shows as delayed, and `backlog purge` drops it."""
+    world.topics["acme"] = topic(max_attempts=3, backoff={"base": 60, "factor": 1, "jitter": 0})
+    audit = await world.start(AUDIT)
+    await world.put(id="o:7")
+    await until(lambda: audit.backlog == 1 and is_durable(audit))
+    [queue] = audit.queues.of_project("acme")
+    count, due = count_not_due(audit, queue)
+    assert 1 == count
+    assert 55 * SECOND < due - world.store.now() <= 60 * SECOND
+    for number, targets in ((0, []), (1, None)):
+        task = DropTask(audit, "acme", DropRequest(targets=targets))
+        await task.run()
+        assert number == task.word.dropped
+    await until(lambda: world.again() == 0)
+    assert (0, (0, 0)) == (audit.backlog, count_not_due(audit, queue))
+
+
+async def test_single_retry_is_cancelled(world: TwoClusters) -> None:
+    """K10: by its stream, sequence and time."""
+    world.topics["acme"] = topic(max_attempts=3, backoff={"base": 60, "factor": 1, "jitter": 0})
+    audit = await world.start(AUDIT)
+    await world.put(id="o:7")
+    await until(lambda: audit.backlog == 1)
+    [retry] = world.server.messages(names.again_stream(AUDIT))
+    target = DropTarget("again", world.partition_of(0), retry.sequence, retry.at)
+    task = DropTask(audit, "acme", DropRequest(targets=[target]))
+    await task.run()
+    assert (1, 0, 0) == (task.word.dropped, task.word.busy, task.word.gone)
+    await until(lambda: world.again() == 0)
+    assert 0 == audit.backlog
+
+
+async def test_retry_that_runs_at_a_handoff_is_held_for_its_owner(world: TwoClusters) -> None:
+    """K10, X9: the next owner doesn't start it, and settles it once the handler has ended."""
+    gate, begun = asyncio.Event(), []
+
+    async def handle(message: Message) -> None:
+        begun.append(message.attempt)
+        if message.attempt == 1:
+            raise ValueError("no")
+        await gate.wait()
+
+    first = await world.node(handle, cluster=AUDIT, node_id="a")
+    number = world.partition_of(0)
+    await world.put(id="o:7")
+    await until(lambda: begun == [1, 2] and is_durable(first))
+    epoch = first.partitions[number].lane.epoch
+    first.owned.stop_partition(number)
+    state = await first.owned.hand_off(number, epoch)
+    assert ["again"] == [kind for kind, each in state.items() if each.running]
+    second = await world.idle_node(handle, cluster=AUDIT, node_id="b")
+    second.trust(now_ns() + 60 * SECOND)
+    await second.owned.open(number, world.next_epoch(), [handoff_record("a", epoch, state)])
+    assert [0, 0, 1] == [len(lane.held) for lane in second.partitions[number].lanes]
+    gate.set()
+    await until(lambda: state["again"].done)
+    second.owned.on_held_change(number, handoff_record("a", epoch, state))
+    await until(lambda: world.again() == 0)
+    assert [1, 2] == begun
