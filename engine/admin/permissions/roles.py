@@ -19,9 +19,9 @@ _ADVISORIES = ("$JS.EVENT.ADVISORY.STREAM.LEADER_ELECTED.*", "$JS.EVENT.ADVISORY
 _CONSUMERS = ("CONSUMER.CREATE.*", "CONSUMER.DELETE.*.*", "CONSUMER.MSG.NEXT.*.*")
 _READS = ("STREAM.LIST", "STREAM.INFO.*", *_CONSUMERS)
 _STREAMS = ("INFO", "STREAM.CREATE.*", "STREAM.UPDATE.*", "STREAM.MSG.GET.*", "STREAM.MSG.DELETE.*", "DIRECT.GET.*")
-_OF_NODES = (
-    "settings", "topics/", "authors/", "accepted/", "history/", "templated/", "nodes/", "leader", "generation", "plan/",
-    "owners/", "epochs/", "done/", "held/", "scaling", "seen/",
+_OF_TOPICS = ("settings", "topics/", "authors/", "accepted/", "history/", "templated/")
+_OF_A_CLUSTER = (
+    "nodes/", "leader", "generation", "plan/", "owners/", "epochs/", "done/", "held/", "scaling", "seen/"
 )  # fmt: skip
 
 
@@ -33,8 +33,9 @@ _SUBJECT = re.compile(rf"(?:{_WORD}\.)*(?:{_WORD}|>)")
 @dataclass(frozen=True, slots=True)
 class Additions:
     """What a process does beyond its role: subjects of NATS that it uses itself, answers to requests on those that it
-    subscribes to, topics that it creates and changes, and named subscriptions that it creates and deletes. Whoever may
-    send such a request chooses the subject of its answer, and nats-server doesn't check it.
+    subscribes to, topics that it creates and changes, and named subscriptions that it creates and deletes or, as a
+    node, works for. Whoever may send such a request chooses the subject of its answer, and nats-server doesn't check
+    it.
     """
 
     publish: tuple[str, ...] = ()
@@ -83,8 +84,10 @@ def make_role(
     own = _name(kind, projects, name)
     if kind == "producer":
         role = _producer(own, env, tuple(dict.fromkeys(projects)))
+    elif kind == "node":
+        role = _node(own, env, additions.subscriptions)
     else:
-        role = {"node": _node, "reporter": _reporter, "operator": _operator}[kind](own, env)
+        role = {"reporter": _reporter, "operator": _operator}[kind](own, env)
     return _add(role, kind, env, additions)
 
 
@@ -119,10 +122,10 @@ def _add_subscriptions(role: Role, kind: RoleName, env: str, subscriptions: Sequ
     """Add what the creation and deletion of these subscriptions need. No wildcard of NATS matches the names of an
     environment's subscriptions and nothing else, so each is named.
     """
-    if not subscriptions:
+    if not subscriptions or kind == "node":
         return role
     if kind != "operator":
-        raise ConfigError("--subscription: only an operator creates and deletes subscriptions")
+        raise ConfigError("--subscription: an operator creates and deletes subscriptions, and a node works for one")
     clusters = [names.cluster_name(env, names.check_subscription(each)) for each in dict.fromkeys(subscriptions)]
     logs = [f"settled.{cluster}.*.*" for cluster in (env, *clusters)]
     deletions = _api(*(f"STREAM.DELETE.{stream}" for cluster in clusters for stream in names.own_streams(cluster)))
@@ -145,18 +148,28 @@ def _name(kind: RoleName, projects: Sequence[str], name: str | None) -> str:
     return name
 
 
-def _node(name: str, env: str) -> Role:
-    streams = (*(f"{kind}.{env}.>" for kind in ("lanes", "later", "dead", "settled", "meter")), f"busy.{env}.*")
-    messages = (f"backlog.{env}.*", f"shares.{env}.>", f"ask.{env}.>")
+def _node(name: str, env: str, subscriptions: Sequence[str]) -> Role:
+    """A node, of the unnamed subscription or of a named one. Their account exports what the first role says."""
+    if len(subscriptions) > 1:
+        raise ConfigError("--subscription: a node works for one subscription")
+    cluster = names.cluster_name(env, *map(names.check_subscription, subscriptions))
+    own = ("dead", "settled", "meter", *(("again",) if subscriptions else ()))
+    streams = (f"lanes.{env}.>", f"later.{env}.>", *(f"{kind}.{cluster}.>" for kind in own), f"busy.{env}.*")
+    messages = (f"backlog.{cluster}.*", f"shares.{cluster}.>", f"ask.{cluster}.>")
     return Role(
         name,
         # Nodes answer requests of every user, those of other accounts (_R_) too.
         publish=(*streams, *messages, "_INBOX.>", "_R_.>", *_api(*_READS, *_STREAMS, "STREAM.PURGE.*")),
-        subscribe=(*_inbox(name), f"ask.{env}.>", f"shares.{env}.>", f"backlog.{env}.*"),
+        subscribe=(
+            *_inbox(name),
+            f"ask.{cluster}.>",
+            f"shares.{cluster}.>",
+            *sorted({f"backlog.{env}.*", messages[0]}),
+        ),
         read=_keys(env, ""),
-        write=_keys(env, *_OF_NODES),
-        settings=_settings(name, env),
-        exports=(f"lanes.{env}.>", f"later.{env}.>", f"ask.{env}.backlog.*"),
+        write=(*_keys(env, *_OF_TOPICS), *_keys(cluster, *_OF_A_CLUSTER)),
+        settings=_settings(name, env) | ({"subscription": subscriptions[0]} if subscriptions else {}),
+        exports=(f"lanes.{env}.>", f"later.{env}.>", f"ask.{env}.backlog.*") if not subscriptions else (),
     )
 
 
@@ -216,8 +229,8 @@ def _inbox(name: str) -> tuple[str, ...]:
     return f"_INBOX.{name}.>", *_ADVISORIES
 
 
-def _keys(env: str, *ends: str) -> tuple[str, ...]:
-    return tuple(names.key(env, end) for end in ends)
+def _keys(cluster: str, *ends: str) -> tuple[str, ...]:
+    return tuple(names.key(cluster, end) for end in ends)
 
 
 def _settings(name: str, env: str) -> dict[str, str]:

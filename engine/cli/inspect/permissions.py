@@ -61,7 +61,9 @@ _Topics = Annotated[bool, typer.Option("--topics", help="A producer that creates
 _Subscriptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--subscription", metavar="NAME", help="A subscription that an operator creates and deletes; repeatable."
+        "--subscription",
+        metavar="NAME",
+        help="A subscription that an operator creates and deletes (repeatable), or that a node works for.",
     ),
 ]
 

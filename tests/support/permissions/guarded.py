@@ -45,6 +45,7 @@ def roles() -> dict[str, Role]:
     made += [make_role("producer", ENV, [project]) for project in ("acme", "other")]
     made += [make_role("producer", ENV, ["acme", "beta"], "shop")]
     made += [make_role("operator", ENV, name="founder", additions=Additions(subscriptions=(SUBSCRIPTION,)))]
+    made += [make_role("node", ENV, name="auditor", additions=Additions(subscriptions=(SUBSCRIPTION,)))]
     return {role.name: role for role in made}
 
 

@@ -21,9 +21,9 @@ async def begin(servers):
     await etcd.close()
 
 
-def node(servers, handle):
+def node(servers, handle, user="node"):
     return running_engine(
-        servers.settings("node", partitions=PARTITIONS, meter_interval=0.2, settle_interval=0.01), handle
+        servers.settings(user, partitions=PARTITIONS, meter_interval=0.2, settle_interval=0.01), handle
     )
 
 

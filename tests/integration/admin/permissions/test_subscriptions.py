@@ -10,6 +10,7 @@ from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
 from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.producer.producer import Producer
 from tests.support.permissions.guarded import ENV, SUBSCRIPTION
 from tests.support.permissions.roles_at_work import connected, handler, node, set_topics
 from tests.support.until import until
@@ -41,6 +42,29 @@ async def test_operator_of_a_subscription_does_its_whole_job(shared):
             assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
         assert [None] == await run(shared, "founder", delete)
         assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
+        assert [None] == await run(shared, "founder", delete)
+    assert [] == [each for each in logs if each["event"] == "NATS denies a subject"]
+
+
+async def test_node_of_a_subscription_does_its_whole_job(shared):
+    """S1, K10: beside one of the unnamed subscription; messages are handled, tried again and dead-lettered, and nobody
+    is denied anything.
+    """
+    seen, audited = [], []
+
+    async def audit(message):
+        audited.append((message.id, message.attempt))
+        if message.id == "fails":
+            raise ValueError("as ordered")
+
+    with capture_logs() as logs:
+        async with node(shared, handler(seen)):
+            await set_topics(shared, acme={"qps": 1_000, "max_attempts": 2, "backoff": {"base": 0.05}})
+            await run(shared, "founder", create)
+            async with node(shared, audit, "auditor"), Producer(settings=shared.settings("producer")) as producer:
+                await producer.put("acme", b"x", id="one")
+                await producer.put("acme", b"x", id="fails")
+                await until(lambda: {("one", 1), ("fails", 1), ("fails", 2)} <= {*audited} and len(seen) == 2)
         assert [None] == await run(shared, "founder", delete)
     assert [] == [each for each in logs if each["event"] == "NATS denies a subject"]
 

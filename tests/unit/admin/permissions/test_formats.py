@@ -143,9 +143,14 @@ def test_mistyped_role_is_one_sentence(capsys):
         ),
         (("producer", "x", ["a"], None, Additions(topics=True)), ConfigError, "--topics: only a producer of all"),
         (
-            ("node", "online", [], None, Additions(subscriptions=("audit",))),
+            ("reporter", "online", [], None, Additions(subscriptions=("audit",))),
             ConfigError,
-            "^--subscription: only an operator creates and deletes subscriptions$",
+            "^--subscription: an operator creates and deletes subscriptions, and a node works for one$",
+        ),
+        (
+            ("node", "online", [], None, Additions(subscriptions=("audit", "mail"))),
+            ConfigError,
+            "^--subscription: a node works for one subscription$",
         ),
         (
             ("operator", "x", [], None, Additions(subscriptions=("a_b",))),
