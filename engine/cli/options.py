@@ -21,7 +21,7 @@ import functools
 import inspect
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,6 +38,10 @@ Store = Annotated[
 ]
 Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", help="etcd members.")]
 Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, for example online.")]
+Subscription = Annotated[
+    str | None,
+    typer.Option("--subscription", metavar="NAME", help="The subscription that it is about. Default: without a name."),
+]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file, in TOML.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
@@ -52,10 +56,14 @@ class CommonOptions(NamedTuple):
     env: str | None = None
     config: Path | None = None
     store: str | None = None
+    subscription: str | None = None
 
     def load(self, **flags: object) -> LoadedSettings:
         """Return the settings in effect, including the command's own flags; None means not given."""
-        named = {"nats": self.nats, "store": self.store, "etcd": self.etcd, "env": self.env}
+        named = {
+            "nats": self.nats, "store": self.store, "etcd": self.etcd, "env": self.env,
+            "subscription": self.subscription,
+        }  # fmt: skip
         return load({**named, **flags}, config=self.config)
 
     def load_shared(self) -> LoadedSettings:
@@ -77,15 +85,32 @@ def _common_options(
     return CommonOptions(nats, etcd, env, config, store)
 
 
+def _subscription_options(*, subscription: Subscription = None, **shared: Any) -> CommonOptions:
+    return _common_options(**shared)._replace(subscription=subscription)
+
+
 def common(command: Callable[..., None]) -> Callable[..., None]:
     """Add the common options to a command, which gets them as its first argument, a `CommonOptions`."""
-    shared = inspect.signature(_common_options).parameters
+    return _with_options(command, _common_options, inspect.signature(_common_options).parameters.values())
+
+
+def common_of_subscription(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the common options, and the subscription that the command is about."""
+    own = inspect.signature(_subscription_options).parameters["subscription"]
+    shared = (own, *inspect.signature(_common_options).parameters.values())
+    return _with_options(command, _subscription_options, shared)
+
+
+def _with_options(
+    command: Callable[..., None], read: Callable[..., CommonOptions], options: Iterable[inspect.Parameter]
+) -> Callable[..., None]:
+    shared = {option.name: option for option in options}
     _first, *own = inspect.signature(command, eval_str=True).parameters.values()
 
     @functools.wraps(command)
     def with_common(**arguments: Any) -> None:
         shared_values = {name: arguments.pop(name) for name in shared}
-        command(_common_options(**shared_values), **arguments)
+        command(read(**shared_values), **arguments)
 
     keyword_only = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
     with_common.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]

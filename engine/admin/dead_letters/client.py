@@ -17,6 +17,7 @@ from evenlane.engine.base.durations import format_duration
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.core.message import copies
 from evenlane.engine.core.message.dead_letter import DeadLetter, read, read_head
 from evenlane.engine.core.ports import Lost
@@ -58,6 +59,8 @@ async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
                 f"environment {settings.env!r} does not exist yet: "
                 f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` creates it"
             )
+        if settings.subscription is not None:
+            await SubscriptionClient(etcd, settings.env).check(settings.subscription)
         cluster_config = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
         topics = TopicCache(etcd, settings.env)
         await topics.start()

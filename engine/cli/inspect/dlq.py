@@ -18,7 +18,7 @@ from evenlane.engine.cli.inspect.dlq_format import (
     error_line,
     line,
 )
-from evenlane.engine.cli.options import CommonOptions, Json, Yes, common, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common_of_subscription, seconds
 from evenlane.engine.cli.output import new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from evenlane.engine.admin.dead_letters.client import DeadLetterClient
     from evenlane.engine.admin.dead_letters.replay import ReplayProgress as HowFar
     from evenlane.engine.admin.dead_letters.replay import ReplayResult
+    from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.dead_letter import DeadLetter
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ app = new_app("""Show, replay and drop dead letters: messages whose last attempt
 
 
 @app.command("list")
-@common
+@common_of_subscription
 def list_(
     given: CommonOptions,
     project: Project,
@@ -102,7 +103,7 @@ def _list_errors(given: CommonOptions, project: str, *, as_json: bool) -> None:
 
 
 @app.command()
-@common
+@common_of_subscription
 def show(
     given: CommonOptions,
     project: Project,
@@ -128,7 +129,7 @@ def show(
 
 
 @app.command()
-@common
+@common_of_subscription
 def replay(
     given: CommonOptions,
     project: Project,
@@ -183,7 +184,7 @@ def replay(
 
 
 @app.command()
-@common
+@common_of_subscription
 def drop(
     given: CommonOptions,
     project: Project,
@@ -219,7 +220,7 @@ def drop(
 
 
 @app.command()
-@common
+@common_of_subscription
 def keep(
     given: CommonOptions,
     duration: Annotated[float, typer.Argument(parser=seconds, metavar="DURATION", help="For example 12h or 30d.")],
@@ -242,19 +243,25 @@ def keep(
         return before
 
     before: float = _run_with_client(given, work)
-    env = given.load().settings.env
+    settings = given.load().settings
+    env = settings.env
     if as_json:
         print_json({"env": env, "keep_seconds": duration, "before_seconds": before or None})
         return
     from evenlane.engine.base.durations import format_duration
 
-    was = format_duration(before) if before else "forever"
-    print(f"dead letters in {env} are kept for {format_duration(duration)}; previously: {was}")  # noqa: T201
+    now, was = format_duration(duration), format_duration(before) if before else "forever"
+    print(f"dead letters{_for_subscription(settings)} in {env} are kept for {now}; previously: {was}")  # noqa: T201
+
+
+def _for_subscription(settings: Settings) -> str:
+    return "" if settings.subscription is None else f" for subscription {settings.subscription!r}"
 
 
 def _ask(given: CommonOptions, project: str, error: str | None) -> None:
     """Ask whether these dead letters shall go, with the number of the project's; don't if there are none."""
-    where = f"of {project} in environment {given.load_shared().settings.env!r}"
+    settings = given.load_shared().settings
+    where = f"of {project}{_for_subscription(settings)} in environment {settings.env!r}"
     which = "all dead letters" if error is None else f"the dead letters with error {error!r}"
     require_terminal("drop", f"permanently removes {which} {where}")
     count: int = _run_with_client(given, lambda dead_letters: dead_letters.count(project))

@@ -49,11 +49,15 @@ class SubscriptionClient:
 
     async def get(self, name: str) -> SubscriptionStatus:
         """Return one subscription. Raises InvalidName, and EvenlaneError if it doesn't exist."""
+        return await self._build_status(name, await self.check(name))
+
+    async def check(self, name: str) -> Subscription:
+        """Return a subscription's entry in the registry. Raises InvalidName, and EvenlaneError if it doesn't exist."""
         names.check_subscription(name)
         _, known = await self._editor.read()
         if name not in known:
             raise no_such_subscription(name, self._env, known)
-        return await self._build_status(name, known[name])
+        return known[name]
 
     async def _build_status(self, name: str, found: Subscription) -> SubscriptionStatus:
         cluster = names.cluster_name(self._env, name)
