@@ -14,6 +14,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.ownership.handoff import handoff_record
+from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.node.settle.settle_log_reader import read_settle_log
@@ -291,3 +292,28 @@ async def test_retry_that_runs_at_a_handoff_is_held_for_its_owner(world: TwoClus
     second.owned.on_held_change(number, handoff_record("a", epoch, state))
     await until(lambda: world.again() == 0)
     assert [1, 2] == begun
+
+
+async def test_replays_in_the_spill_are_passed_over(world: TwoClusters) -> None:
+    """K10: a message of which only the sequence is known is recognised once its payload is read."""
+    world.failing.clear()
+    for number in range(20):
+        origin = {h.ORIGIN: "DEAD_online:7"} if number % 2 else {}
+        await world.put(id=f"m{number:02}", headers=origin)
+    audit = await world.start(AUDIT, limits=MemoryBudget(read_ahead=2, index=4))
+    await until(lambda: (audit.counters.handled, audit.counters.passed_over) == (10, 10))
+    assert [(f"m{number:02}", 1) for number in range(0, 20, 2)] == sorted(world.attempts(AUDIT))
+    await until(lambda: is_durable(audit) and audit.backlog == 0)
+
+
+async def test_replay_of_a_key_frees_it(world: TwoClusters) -> None:
+    """K10: what is passed over in an ordered topic holds up no later message of its key."""
+    world.topics["acme"] = topic(ordered=True)
+    world.failing.clear()
+    await world.put(id="1", headers={h.KEY: "k"})
+    await world.put(id="2", headers={h.KEY: "k", h.ORIGIN: "DEAD_online:7"})
+    await world.put(id="3", headers={h.KEY: "k"})
+    audit = await world.start(AUDIT)
+    await until(lambda: audit.counters.handled == 2)
+    assert [("1", 1), ("3", 1)] == world.attempts(AUDIT)
+    assert 1 == audit.counters.passed_over

@@ -209,7 +209,7 @@ class JetStreamStore:
             self._reads.note_replicas(stream, info.replicas)
             return info.leader if info.replicas > 1 else None
 
-        subjects = [f"{names.lane_prefix(self._cluster, lane)}*.*.*.{hour}" for hour in hours or ()]
+        subjects = self._subjects_of(lane, hours)
         source = FeedSource(stream, subjects, leader)
         callbacks = FeedCallbacks(sink, on_break, on_end, on_head)
         feed = JetStreamFeed(self._feeding, self._budget, source, callbacks, start=start, until=until)
@@ -218,6 +218,12 @@ class JetStreamStore:
         self._feeds.add(feed)
         feed.task.add_done_callback(lambda _: self._feeds.discard(feed))
         return feed
+
+    def _subjects_of(self, lane: LaneId, hours: Sequence[int | str] | None) -> list[str]:
+        """The subjects of a lane's feed; none stands for all that its stream has."""
+        if hours:
+            return [f"{names.lane_prefix(self._cluster, lane)}*.*.*.{hour}" for hour in hours]
+        return [f"{names.lane_prefix(self._cluster, lane)}>"] if lane.kind == "again" else []
 
     def expect_feeds(self, *, more: bool) -> None:
         if self._backlogs is not None:

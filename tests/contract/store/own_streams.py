@@ -8,7 +8,7 @@ from evenlane.engine.base import names
 from evenlane.engine.core.ports import LaneState, Lost, SubjectCounts
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError
-from tests.support.store.feeding import feeding, logged
+from tests.support.store.feeding import feeding, logged, whole
 from tests.support.store.harness import AGAIN, LANE, LATER
 
 _NEIGHBOUR = AGAIN._replace(partition=30)  # (its subjects begin with the same digit)
@@ -108,6 +108,7 @@ class OwnStreamContract:
                 await store.put(subject(world, _NEIGHBOUR), b"", b"")
                 await store.put(subject(world), b"", b"")
                 assert [1, 4, 6] == await taken.got(3)
+            assert [1, 3, 4, 6] == await whole(store, AGAIN, until=6)
 
     async def test_retry_with_a_known_id_is_stored_once(self, world):
         """K3: as in a delay stream, so that a retry whose answer was lost can be repeated."""
