@@ -54,3 +54,10 @@ def test_registry_that_cant_be_read() -> None:
     """K10: a value that somebody else has written isn't guessed at."""
     said = _refused(RegistryRecord(subscriptions={"au_dit": Subscription(state="active")}))
     assert said == "the subscriptions in etcd (/evenlane/online/subscriptions) can't be read"
+
+
+def test_streams_that_are_missing() -> None:
+    """K10: a node doesn't create its subscription's streams, which may have been deleted with it."""
+    said = _refused(RegistryRecord(subscriptions={"audit": Subscription(state="active")}))
+    anew = "`evenlane subscriptions create audit --env online` makes it anew"
+    assert said == f"stream SETTLED_online_audit of subscription 'audit' is missing: {anew}"
