@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from evenlane.engine.base import names
 from evenlane.engine.core.ports import Disconnected
 from evenlane.engine.core.request_bus import NO_RESPONDERS
 from evenlane.engine.core.wire.decode_error import UNREADABLE
@@ -82,8 +83,8 @@ async def scatter(
 
 
 class NodesClient:
-    """A client that reads etcd and asks nodes. `line()` returns a connection for the duration of one request; it raises
-    Unreachable. A node that hasn't answered within `timeout_s` counts as silent.
+    """A client that reads etcd and asks the nodes of a cluster. `line()` returns a connection for the duration of one
+    request; it raises Unreachable. A node that hasn't answered within `timeout_s` counts as silent.
     """
 
     timeout_s: float
@@ -91,11 +92,12 @@ class NodesClient:
     def __init__(
         self,
         etcd: Coordination,
-        env: str,
+        cluster: str,
         line: Callable[[], AbstractAsyncContextManager[RequestBus]],
         *,
         timeout_s: float | None = None,
     ) -> None:
-        self._etcd, self._env, self._line = etcd, env, line
+        self._etcd, self._cluster, self._line = etcd, cluster, line
+        self._env = names.env_of(cluster)
         if timeout_s is not None:
             self.timeout_s = timeout_s

@@ -39,14 +39,14 @@ async def read_config(etcd: Coordination, env: str) -> ClusterConfig:
     return await agree_cluster_config(etcd, env, {})
 
 
-async def read_snapshot(etcd: Coordination, env: str, cluster_config: ClusterConfig) -> ClusterSnapshot:
+async def read_snapshot(etcd: Coordination, cluster: str, cluster_config: ClusterConfig) -> ClusterSnapshot:
     """Read the snapshot. Values that can't be decoded are skipped without a log entry, as the nodes log them. Raises
     CoordinationError.
     """
-    records = RecordReader(env, lambda _reason: None)
-    living, owning = names.key(env, "nodes", ""), names.key(env, "owners", "")
+    records = RecordReader(cluster, lambda _reason: None)
+    living, owning = names.key(cluster, "nodes", ""), names.key(cluster, "owners", "")
     listed, owned, leads = await asyncio.gather(
-        etcd.list(living), etcd.list(owning), etcd.get(names.key(env, "leader"))
+        etcd.list(living), etcd.list(owning), etcd.get(names.key(cluster, "leader"))
     )
     owners = records.owners(
         ((item.key.removeprefix(owning), item.value) for item in owned.items), cluster_config.partitions
@@ -60,7 +60,7 @@ async def read_snapshot(etcd: Coordination, env: str, cluster_config: ClusterCon
         nodes.setdefault(node, NodeRecord())
     leader = records.read(LeaderRecord, leads.key, leads.value) if leads is not None else None
     return ClusterSnapshot(
-        env,
+        names.env_of(cluster),
         cluster_config.priorities,
         cluster_config.partitions,
         nodes,

@@ -52,12 +52,12 @@ class EngineView:
         self._view, self._coordination = view, coordination
         self._probe = Probe(self._ask_store, coordination.status)
         self._liveness = Liveness(self._is_trusted, self._probe_servers, max(_PATIENCE_S, 6 * view.settings.lease_ttl))
-        self._why_client = WhyClient(coordination, view.settings.env, self._line)
+        self._why_client = WhyClient(coordination, view.settings.cluster, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
-        self._overview_client = OverviewClient(coordination, view.settings.env, self._line)
+        self._overview_client = OverviewClient(coordination, view.settings.cluster, self._line)
         self._dead_letters = DeadLetterService(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
-        self._history_client = HistoryClient(coordination, view.settings.env, self._line)
+        self._history_client = HistoryClient(coordination, view.settings.cluster, self._line)
         self.watching = LiveFeed(self._overview, self._history)
         self.puts = PutService(lambda: Producer(settings=view.settings), view.id)
         self.topics = TopicService(

@@ -31,11 +31,11 @@ class HistoryClient(NodesClient):
         Unreachable; CoordinationError.
         """
         config = await read_config(self._etcd, self._env)
-        nodes = (await read_snapshot(self._etcd, self._env, config)).nodes.keys()
+        nodes = (await read_snapshot(self._etcd, self._cluster, config)).nodes.keys()
         if not nodes:
             return []
         async with self._line() as line:
-            answers = await scatter(line, subject(self._env), nodes, _read, self.timeout_s)
+            answers = await scatter(line, subject(self._cluster), nodes, _read, self.timeout_s)
         return await asyncio.to_thread(_merge, answers.values(), time.time_ns())
 
 

@@ -44,11 +44,11 @@ class OverviewClient(NodesClient):
         """
         if self._cluster_config is None:
             self._cluster_config = await read_config(self._etcd, self._env)
-        cluster = await read_snapshot(self._etcd, self._env, self._cluster_config)
+        cluster = await read_snapshot(self._etcd, self._cluster, self._cluster_config)
         bodies: list[bytes] = []
         if cluster.nodes:
             async with self._line() as line:
-                bodies = await gather(line, self._env, cluster.nodes.keys(), self.timeout_s)
+                bodies = await gather(line, self._cluster, cluster.nodes.keys(), self.timeout_s)
         answers = await asyncio.to_thread(read_answers, bodies, len(cluster.priorities))
         paused_by = await self._authors().read(find_paused(answers))
         return await asyncio.to_thread(overview, cluster, answers, time.time_ns(), paused_by)
@@ -61,14 +61,14 @@ class OverviewClient(NodesClient):
 
 async def gather(
     connection: RequestBus,
-    env: str,
+    cluster: str,
     nodes: Collection[str],
     timeout: float,  # noqa: ASYNC109 - answers until then are returned
 ) -> list[bytes]:
     """Return the raw answers of these nodes that arrive within `timeout` seconds, in the order of their ids. A thread
     decodes them, as decoding would block a node's event loop for too long. Raises Unreachable.
     """
-    answers = await scatter(connection, subject(env), nodes, _read_sender, timeout)
+    answers = await scatter(connection, subject(cluster), nodes, _read_sender, timeout)
     return [answers[node] for node in sorted(answers)]
 
 

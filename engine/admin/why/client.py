@@ -20,6 +20,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners, read_troubles
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.control.topics.pause_authors import PauseAuthors
 from evenlane.engine.core.records.backlog_answer import NodeAnswer
@@ -38,13 +39,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterView:
-    """etcd's view of an environment. `owners`: partition -> node; `troubles`: node -> kind -> sentence."""
+    """etcd's view of a cluster. `owners`: partition -> node; `troubles`: node -> kind -> sentence; `subscription` is
+    empty for the unnamed one.
+    """
 
     env: str
     cluster_config: ClusterConfig
     accepted: Accepted | None
     owners: dict[int, str]
     troubles: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    subscription: str = ""
 
     @property
     def is_rolled_back(self) -> bool:
@@ -84,7 +88,9 @@ async def why(
     with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
-            client = WhyClient(etcd, settings.env, partial(_connect, settings))
+            if settings.subscription is not None:
+                await SubscriptionClient(etcd, settings.env).check(settings.subscription)
+            client = WhyClient(etcd, settings.cluster, partial(_connect, settings))
             return await client.why(project, priority, within, positions=positions)
         finally:
             await etcd.close()
@@ -108,7 +114,7 @@ class WhyClient(NodesClient):
         names.check_project(project)
         if within is not None and within <= 0:
             raise ConfigError("within must be more than 0 seconds")
-        cluster = await self._cluster(project)
+        cluster = await self._read_cluster(project)
         if priority is not None and priority not in cluster.cluster_config.priorities:
             known = ", ".join(cluster.cluster_config.priorities)
             raise InvalidName(f"priority {priority!r} is not one of this cluster's: {known}")
@@ -117,7 +123,7 @@ class WhyClient(NodesClient):
             raise _explain_no_owner(project, cluster)
         async with self._line() as line:
             body = encode(WhyRequest(positions, priority or ""))
-            answers = await gather(line, self._env, project, nodes, self.timeout_s, body)
+            answers = await gather(line, self._cluster, project, nodes, self.timeout_s, body)
         if not answers:
             raise _explain_no_answer(project, nodes, cluster, self.timeout_s)
         silent = sorted(set(nodes) - {answer.node for answer in answers})
@@ -136,11 +142,13 @@ class WhyClient(NodesClient):
             return ""
         return (await PauseAuthors(self._etcd, self._env).read({project: accepted.revision}))[project]
 
-    async def _cluster(self, project: str) -> ClusterView:
+    async def _read_cluster(self, project: str) -> ClusterView:
         cluster_config = await read_config_or_defaults(self._etcd, self._env)
         accepted = await read_accepted(self._etcd, self._env, project)
-        owned = await read_owners(self._etcd, self._env, cluster_config.partitions)
-        return ClusterView(self._env, cluster_config, accepted, owned, await read_troubles(self._etcd, self._env))
+        owned = await read_owners(self._etcd, self._cluster, cluster_config.partitions)
+        troubles = await read_troubles(self._etcd, self._cluster)
+        subscription = names.subscription_of(self._cluster)
+        return ClusterView(self._env, cluster_config, accepted, owned, troubles, subscription)
 
 
 def _question(
@@ -175,7 +183,7 @@ def _omit_lost_topics(
 
 async def gather(
     connection: RequestBus,
-    env: str,
+    cluster: str,
     project: str,
     nodes: list[str],
     timeout: float,  # noqa: ASYNC109 - answers until then are returned
@@ -184,7 +192,7 @@ async def gather(
     """Return the answers to the question `body` that arrive from these nodes within `timeout` seconds. Raises
     Unreachable.
     """
-    answers = await scatter(connection, subject(env, project), nodes, _read, timeout, body=body)
+    answers = await scatter(connection, subject(cluster, project), nodes, _read, timeout, body=body)
     return [answers[node] for node in nodes if node in answers]
 
 
@@ -208,9 +216,12 @@ def _explain_no_owner(project: str, cluster: ClusterView) -> EvenlaneError:
         nobody = ", and no node is running there, so its backlog isn't known"
         error = UnknownProject.of(project, cluster.env, nobody)
         return UnknownProject(f"{error}; if etcd has lost it, {hint('topics apply FILE', cluster.env)} restores it")
+    named = cluster.subscription
+    works, flag = (f" for subscription {named!r}", f" --subscription {named}") if named else ("", "")
     return EvenlaneError(
-        f"no_owner: no node is running in environment {cluster.env!r}, so no message of project {project!r} is handled,"
-        f" and its backlog isn't known: `evenlane run --handler MODULE:FUNCTION --env {cluster.env}` starts one"
+        f"no_owner: no node is running{works} in environment {cluster.env!r}, so no message of project {project!r} is"
+        f" handled{works}, and its backlog isn't known: `evenlane run --handler MODULE:FUNCTION --env"
+        f" {cluster.env}{flag}` starts one"
     )
 
 

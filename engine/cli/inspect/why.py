@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenlane.engine.cli.inspect.why_positions import show_positions
-from evenlane.engine.cli.options import CommonOptions, Json, common, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, common_of_subscription, seconds
 from evenlane.engine.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _Positions = Annotated[
 ]
 
 
-@common
+@common_of_subscription
 def why(
     given: CommonOptions,
     project: Annotated[str, typer.Argument(metavar="PROJECT")],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.cli.options import CommonOptions, Json, common, number, seconds
+from evenlane.engine.cli.options import CommonOptions, Json, common_of_subscription, number, seconds
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.errors import ConfigError
 
@@ -36,7 +36,7 @@ _Limit = Annotated[int | None, typer.Option("--limit", parser=number, metavar="N
 _Count = Annotated[int | None, typer.Option("--count", parser=number, metavar="N", help="End after N plain tables.")]
 
 
-@common
+@common_of_subscription
 def top(
     given: CommonOptions,
     *,

@@ -10,6 +10,7 @@ from evenlane.engine.admin.why import client
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_snapshot import read_config
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.control.topics.switch import VERBS, set_paused
 from evenlane.engine.errors import EvenlaneError
@@ -49,8 +50,10 @@ class RemoteSource:
         timeout_s: float = overviews.TIMEOUT_S,
     ) -> None:
         self._etcd, self._env, self._by = etcd, settings.env, by
-        self._overviews = overviews.OverviewClient(etcd, settings.env, lambda: nullcontext(line), timeout_s=timeout_s)
-        self._why = client.WhyClient(etcd, settings.env, lambda: nullcontext(line))
+        self._overviews = overviews.OverviewClient(
+            etcd, settings.cluster, lambda: nullcontext(line), timeout_s=timeout_s
+        )
+        self._why = client.WhyClient(etcd, settings.cluster, lambda: nullcontext(line))
 
     async def overview(self) -> dict[str, Any]:
         """Return an overview. Raises EvenlaneError also if no node answers, as an empty table would be wrong."""
@@ -87,10 +90,13 @@ class RemoteSource:
 
 @asynccontextmanager
 async def connect_source(settings: Settings, by: str) -> AsyncIterator[RemoteSource]:
-    """Connect the source. Raises ConfigError, Unreachable."""
+    """Connect the source. Raises ConfigError, Unreachable; EvenlaneError if there is no such subscription."""
     async with AsyncExitStack() as opened:
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
+        if settings.subscription is not None:
+            with connections.translate_errors():
+                await SubscriptionClient(etcd, settings.env).check(settings.subscription)
         line = connections.bus(settings, "evenlane top")
         opened.push_async_callback(line.close)
         await line.open()

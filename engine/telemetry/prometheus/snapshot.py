@@ -62,7 +62,7 @@ def snapshot(view: NodeView) -> Snapshot:
     tenants, times = view.tenants, view.times
     refused, refusals = view.refused
     seen = Snapshot(
-        view.settings.env, view.id, view.version, condition=view.condition(),
+        view.settings.cluster, view.id, view.version, condition=view.condition(),
         counters=asdict(view.counters), moves=view.moves.copy(), refused=refused, refusals=refusals,
         troubles=view.troubles.current(), blocked_s=view.blocked_s,
         desired_nodes=view.desired_nodes,

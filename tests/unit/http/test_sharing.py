@@ -36,7 +36,7 @@ async def test_concurrent_requests_share_a_page_per_format(monkeypatch):
 
     monkeypatch.setattr(engine_view, "page", page)
     monkeypatch.setattr(engine_view, "snapshot", lambda _engine: None)
-    settings = SimpleNamespace(env="online", lease_ttl=10.0)
+    settings = SimpleNamespace(env="online", cluster="online", lease_ttl=10.0)
     shown = engine_view.EngineView(SimpleNamespace(settings=settings, id="n"), SimpleNamespace(status=None))
     accepts = ["text/plain", *(f"application/openmetrics-text;version=1.0.{n}" for n in range(9))]
     pages = await asyncio.gather(*(shown.metrics(accept) for accept in accepts * 5))
