@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.base import names
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.wire import headers as h
 from tests.simulation.loop import SECOND, Actor
@@ -23,9 +24,12 @@ _BOUNDS = Bounds(settle=SECOND // 2, aftermath=3 * SECOND, recovery=9 * SECOND, 
 
 
 class HandWrittenHistory:
-    """One partition and its owners. Time passes only in `wait`. `poison` are killers in `shop`, of which the `unsteady`
-    ones also fail.
+    """One partition and its owners, of one cluster. Time passes only in `wait`. `poison` are killers in `shop`, of
+    which the `unsteady` ones also fail.
     """
+
+    cluster = "online"
+    checkers: type[Promises] = Promises
 
     def __init__(self, *poison: str, unsteady: Collection[str] = ()) -> None:
         self._now = 1_000 * SECOND
@@ -33,11 +37,12 @@ class HandWrittenHistory:
         loop: Any = self
         etcd: Any = SimpleNamespace(lives=lambda lease: lease not in self._dead_leases)
         killers = dict.fromkeys(poison, "shop")
-        self.promises = Promises(
-            loop, etcd, "online", _BOUNDS, lambda *_, **__: None, lambda: self._now, _TOPICS, killers, unsteady
+        self.promises = self.checkers(
+            loop, etcd, self.cluster, _BOUNDS, lambda *_, **__: None, lambda: self._now, _TOPICS, killers, unsteady
         )  # fmt: skip
         self._streams = {
-            name: SimpleNamespace(name=name, created="1", last_at=0) for name in ("LANES_online_0", "DEAD_online")
+            name: SimpleNamespace(name=name, created="1", last_at=0)
+            for name in ("LANES_online_0", "LATER_online_0", *names.own_streams(self.cluster), "DEAD_online")
         }
         self._at: dict[str, int] = {}
         self.epoch = 0
@@ -54,7 +59,7 @@ class HandWrittenHistory:
 
     def owned(self, name: str, epoch: int) -> Actor:
         """The partition gets this owner; the epoch is also the lease."""
-        item = SimpleNamespace(key="/evenlane/online/owners/0", value=b"", create_revision=epoch, lease=epoch)
+        item = SimpleNamespace(key=names.key(self.cluster, "owners", 0), value=b"", create_revision=epoch, lease=epoch)
         changed: Any = self.promises.owners.changed
         if self.epoch:
             changed(SimpleNamespace(kind="delete", item=item))
@@ -78,6 +83,16 @@ class HandWrittenHistory:
         self._at[uid] = len(self._at) + 1
         self._store("LANES_online_0", f"lanes.online.0.{project}.0.mid", headers, self._at[uid])
 
+    def delay(self, uid: str, due: int, project: str = "plain") -> None:
+        """A message that is due at `due` (unix ns) is stored in the delay stream."""
+        headers = {h.ID: f"{project}:{uid}", h.DUE: str(due)}
+        self._at[uid] = len(self._at) + 1
+        self._store("LATER_online_0", f"later.online.0.{project}.0.mid.1", headers, self._at[uid])
+
+    def remove(self, *uids: str, stream: str = "LANES_online_0") -> None:
+        removed: Any = self._streams[stream]
+        self.promises.removing(removed, [self._at[uid] for uid in uids])
+
     def retry(self, uid: str, project: str = "shop") -> None:
         """A copy for a later attempt is stored."""
         self._copy(uid, f"later.online.0.{project}.0.mid.1", project, "LANES_online_0", {})
@@ -96,9 +111,12 @@ class HandWrittenHistory:
         receipt: Any = SimpleNamespace(stream=name, sequence=sequence, duplicate=False)
         self.promises.stored(stream, receipt, subject, h.encode(headers))
 
-    def starts(self, uid: str, node: Actor, attempt: int = 1, project: str = "shop", *, suspect: bool = False) -> Any:
+    def starts(
+        self, uid: str, node: Actor, attempt: int = 1, project: str = "shop", *, suspect: bool = False,
+        stream: str = "LANES_online_0",
+    ) -> Any:  # fmt: skip
         message: Any = SimpleNamespace(
-            id=uid, stream="LANES_online_0", sequence=self._at[uid], partition=0, epoch=self.epoch, attempt=attempt,
+            id=uid, stream=stream, sequence=self._at[uid], partition=0, epoch=self.epoch, attempt=attempt,
             project=project, is_suspect=suspect,
         )  # fmt: skip
         run = node.context.run(self.promises.starts, message)
@@ -111,12 +129,12 @@ class HandWrittenHistory:
     def handles(self, uid: str, node: Actor, how: str = "well", attempt: int = 1, project: str = "shop") -> None:
         self.starts(uid, node, attempt, project)(how)
 
-    def settles(self, to: int, *, clean: bool = False) -> None:
+    def settles(self, to: int, *, clean: bool = False, kind: str = "lanes") -> None:
         """The settle log records that the lane is settled up to this sequence and, if `clean`, that the epoch ends."""
         record = settle_record.SettleRecord(
             settle_record.VERSION, self.epoch, 1, "1", 0, 0, to, b"", clean=clean, lease=self.epoch
         )
-        self.promises.logged("settled.online.lanes.0", settle_record.encode(record))
+        self.promises.logged(f"settled.{self.cluster}.{kind}.0", settle_record.encode(record))
 
     @property
     def broken(self) -> str | None:

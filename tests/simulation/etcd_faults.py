@@ -8,13 +8,14 @@ from evenlane.engine.base import names
 from evenlane.ring.coordination.memory.server import Backup
 from evenlane.ring.coordination.ports import DeleteKey, PutKey
 from tests.simulation.fault_log import FaultLog
+from tests.simulation.nodes import ENV
 
 if TYPE_CHECKING:
     from tests.simulation.events import Action
     from tests.simulation.nodes import SimNode
     from tests.simulation.world import Simulation
 
-_APPLIED_S = 1.0  # after etcd went back, until somebody applies the topics again
+_APPLIED_S = 1.0  # after etcd went back, until somebody applies the topics, and creates the subscription, again
 
 
 def backup_age(action: Action) -> float:
@@ -36,8 +37,8 @@ class EtcdFaults(FaultLog):
             self._while(action, node, lambda: self._heal_etcd([node]))
 
     def _etcd_silent(self, action: Action) -> None:
-        self._cut_etcd(self._w.nodes)
-        self._while(action, None, lambda: self._heal_etcd(self._w.nodes))
+        self._cut_etcd(self._w.processes.connected)
+        self._while(action, None, lambda: self._heal_etcd(self._w.processes.connected))
 
     def _cut_etcd(self, nodes: list[SimNode]) -> None:
         for node in nodes:
@@ -63,7 +64,7 @@ class EtcdFaults(FaultLog):
     def _go_back(self, action: Action, backup: Backup) -> None:
         """etcd is away for `back` seconds, and then has the data of the backup. The fault lasts longer than that."""
         self._etcd_away += 1
-        self._cut_etcd(self._w.nodes)
+        self._cut_etcd(self._w.processes.connected)
         self._w.etcd.go_back(backup)
         there: list[None] = []
 
@@ -71,10 +72,12 @@ class EtcdFaults(FaultLog):
             if not there:
                 there.append(None)
                 self._etcd_away -= 1
-                self._heal_etcd(self._w.nodes)
+                self._heal_etcd(self._w.processes.connected)
 
         self._w.loop.call_later(action.back, start)
         self._w.loop.call_later(action.back + _APPLIED_S, self._w.apply_topics)
+        if self._w.script.audit is not None:
+            self._w.loop.call_later(action.back + _APPLIED_S, self._w.creating.repeat)
         self._while(action._replace(same_id=False), None, start)
 
     def _etcd_flaky(self, action: Action) -> None:
@@ -108,12 +111,13 @@ class EtcdFaults(FaultLog):
     def _second_leader(self, action: Action) -> None:
         """The leader's key is deleted while the node still leads."""
         self._moment(action)
-        self._w.etcd.txn((), [DeleteKey(names.key("online", "leader"))], ())
+        self._w.etcd.txn((), [DeleteKey(names.key(self._cluster(action), "leader"))], ())
 
     def _corrupt_key(self, action: Action) -> None:
         """Somebody writes a useless value with `etcdctl`: nonsense, or an old plan."""
         self._moment(action)
-        living = [node.id for node in self._w.nodes] or ["nobody"]
+        cluster = self._cluster(action)
+        living = [node.id for node in self._w.processes.of(cluster)] or ["nobody"]
         own = living[action.target % len(living)]
         key, value = self._w.chance.choice(
             [
@@ -131,4 +135,4 @@ class EtcdFaults(FaultLog):
             ]
         )
         self._w.note("etcd written by hand", key=key, value=value)
-        self._w.etcd.txn((), [PutKey(names.key("online", *key), value)], ())
+        self._w.etcd.txn((), [PutKey(names.key(ENV if key[0] == "accepted" else cluster, *key), value)], ())

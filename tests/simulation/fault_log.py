@@ -30,12 +30,16 @@ class FaultLog:
             self._end(fault)
 
     def _victim(self, action: Action) -> SimNode | None:
-        living = [node for node in self._w.nodes if not node.leaving]
+        living = [node for node in self._w.processes.nodes if not node.leaving]
         return living[action.target % len(living)] if living else None
+
+    def _cluster(self, action: Action) -> str:
+        """The cluster that an action touches, of those that have nodes."""
+        return self._w.active[action.target % len(self._w.active)]
 
     def _note(self, action: Action, node: SimNode | None = None, stream: str | None = None) -> Fault:
         fault = Fault(action.kind, self._w.loop.now, node, stream)
-        self._w.promises.faults.append(fault)
+        self._w.add_fault(fault)
         self._w.note(f"FAULT {action.kind}", node=node, stream=stream, lasts=round(action.lasts, 3))
         return fault
 
@@ -47,7 +51,7 @@ class FaultLog:
         fault = self._note(action, node)
         self._open[fault] = (action, node, undo)
         if node is not None and action.same_id:  # partitions begin to move at the same time
-            self._w.loop.call_later(action.back / 4, self._join, action)
+            self._w.loop.call_later(action.back / 4, self._add_node, node.cluster)
         self._w.loop.call_later(action.lasts, self._end, fault)
 
     def _end(self, fault: Fault) -> None:
@@ -57,6 +61,9 @@ class FaultLog:
             self._w.note(f"END {fault.kind}", node=fault.node)
             undo()
 
-    def _join(self, _action: Action) -> None:
-        if len(self._w.nodes) < _MOST_NODES and not self._over:
-            self._w.start_node()
+    def _join(self, action: Action) -> None:
+        self._add_node(self._cluster(action))
+
+    def _add_node(self, cluster: str) -> None:
+        if len(self._w.processes.of(cluster)) < _MOST_NODES and not self._over:
+            self._w.processes.start(None, cluster)

@@ -13,10 +13,14 @@ from evenlane.engine.base.names import LaneId
 from tests.simulation.etcd_faults import EtcdFaults
 from tests.simulation.events import PRIORITIES, PROJECTS
 from tests.simulation.loop import SECOND
+from tests.simulation.nodes import ENV
 
 if TYPE_CHECKING:
     from tests.simulation.events import Action
     from tests.simulation.nodes import SimNode
+
+
+_COPIES = ("later.", "again.", "dead.")  # what subjects of copies begin with
 
 
 class Faults(EtcdFaults):
@@ -38,13 +42,14 @@ class Faults(EtcdFaults):
 
     def _stop(self, action: Action) -> None:
         if (node := self._victim(action)) is not None:
-            self._w.stop_node(node, action.back, node.id if action.same_id else None)
+            self._w.processes.stop(node, action.back, node.id if action.same_id else None)
 
     def _crash(self, action: Action) -> None:
         if (node := self._victim(action)) is not None:
             self._moment(action, node)
-            self._w.remove(node)
-            self._w.loop.call_later(action.back, self._w.start_node, node.id if action.same_id else None)
+            self._w.processes.remove(node)
+            own = node.id if action.same_id else None
+            self._w.loop.call_later(action.back, self._w.processes.start, own, node.cluster)
 
     def _pause(self, action: Action) -> None:
         node = self._victim(action)
@@ -54,15 +59,17 @@ class Faults(EtcdFaults):
         self._while(action, node, lambda: self._w.loop.resume(node))
 
     def _purge(self, action: Action) -> None:
-        """`evenlane backlog purge`: the nodes drop all waiting messages of a project, or of one priority."""
+        """`evenlane backlog purge`: the nodes drop all waiting messages of a project, or of one priority. It
+        concerns the unnamed subscription alone.
+        """
         project = PROJECTS[action.target % len(PROJECTS)]
         priority = PRIORITIES[action.target % 2] if action.same_id else None
         self._w.note("PURGE", project=project, priority=priority)
         self._w.promises.purged(project, priority)
-        asked, body = subject("online", project).encode(), msgspec.json.encode(DropRequest(priority))
-        for node in self._w.nodes:
+        asked, body = subject(ENV, project).encode(), msgspec.json.encode(DropRequest(priority))
+        for node in self._w.processes.of(ENV):
             for questions in node.questions if node.nats.up else ():
-                if (on_message := questions.listeners.get(subject("online", "*"))) is not None:
+                if (on_message := questions.listeners.get(subject(ENV, "*"))) is not None:
                     message = (asked, b"_INBOX.purge", b"", body)
                     self._w.loop.call_later(node.nats.delay(), on_message, *message, context=node.context)
 
@@ -72,7 +79,8 @@ class Faults(EtcdFaults):
         self._moment(action)
         jump = int((self._w.chance.random() * 4 - 2) * SECOND)
         self._w.server.ahead_ns += jump
-        self._w.promises.jumped += abs(jump)
+        for promises in self._w.clusters.values():
+            promises.jumped += abs(jump)
 
     def _nats_cut(self, action: Action) -> None:
         if (node := self._victim(action)) is not None:
@@ -81,11 +89,11 @@ class Faults(EtcdFaults):
 
     def _nats_down(self, action: Action) -> None:
         self._w.server.up = False
-        self._cut_nats(self._w.nodes)
+        self._cut_nats(self._w.processes.connected)
 
         def back() -> None:
             self._w.server.up = True
-            self._heal_nats(self._w.nodes)
+            self._heal_nats(self._w.processes.connected)
 
         self._while(action, None, back)
 
@@ -116,25 +124,25 @@ class Faults(EtcdFaults):
         self._while(action, None, lambda: self._w.server.delay_acks(0))
 
     def _copies_refused(self, action: Action) -> None:
-        for prefix in ("later.", "dead."):
+        for prefix in _COPIES:
             self._w.server.refuse(prefix)
 
         def taken() -> None:
-            for prefix in ("later.", "dead."):
+            for prefix in _COPIES:
                 self._w.server.accept(prefix)
 
         self._while(action, None, taken)
 
     def _lane_replaced(self, action: Action) -> None:
         lane = LaneId("lanes", action.target % self._w.script.partitions)
-        self._moment(action, stream=names.stream("online", lane))
-        self._w.promises.cut_back(names.stream("online", lane), 0)
+        self._moment(action, stream=names.stream(ENV, lane))
+        self._w.cut_back(names.stream(ENV, lane), 0)
         self._w.server.lose_stream(lane)
 
     def _lane_rolled_back(self, action: Action) -> None:
         lane = LaneId("lanes", action.target % self._w.script.partitions)
-        name = names.stream("online", lane)
+        name = names.stream(ENV, lane)
         self._moment(action, stream=name)
         to = max(0, self._w.server.stream(name).last - self._w.chance.randint(1, 4))
-        self._w.promises.cut_back(name, to)
+        self._w.cut_back(name, to)
         self._w.server.lose_end(lane, to)

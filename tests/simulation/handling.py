@@ -12,6 +12,7 @@ from tests.simulation.loop import NODE, SECOND
 if TYPE_CHECKING:
     from evenlane.engine.core.message.message import Message
     from tests.simulation.events import PutAt
+    from tests.simulation.promises import Promises
     from tests.simulation.world import Simulation
     from tests.support.promises.history import How, Run
 
@@ -19,17 +20,17 @@ _BACKOFF_S = 1.2  # no delay of the topics' backoff is longer
 
 
 class Handling:
-    """`handle` is the handler of every node."""
+    """`handle` is the handler of every node of one cluster, which `promises` watch."""
 
-    def __init__(self, world: Simulation) -> None:
-        self._w = world
+    def __init__(self, world: Simulation, promises: Promises) -> None:
+        self._w, self._promises = world, promises
         self._puts = {put.uid: put for put in world.script.puts}
         self._pauses: Counter[str] = Counter()  # message -> pauses that it has asked for
         self._begun: Counter[str] = Counter()  # killer -> handlers of it so far
 
     async def handle(self, message: Message) -> None:
         world, put = self._w, self._puts[message.id]
-        run = world.promises.starts(message)
+        run = self._promises.starts(message)
         world.note(
             "handles", message=message.id, stream=message.stream, sequence=message.sequence, epoch=message.epoch,
             attempt=message.attempt,
@@ -46,7 +47,7 @@ class Handling:
             if not world.loop.is_closed():
                 if how == "cancelled" and self._hung(put, run):
                     how, after = "failed", _BACKOFF_S
-                world.promises.ends(message, run, how, after)
+                self._promises.ends(message, run, how, after)
                 world.note("handled" if how == "well" else how, message=message.id)
 
     def _decide_death(self, put: PutAt) -> bool:
@@ -81,5 +82,5 @@ class Handling:
 
     async def _kill(self, uid: str) -> None:
         """End the process as `os._exit` does: nothing of it runs any more."""
-        self._w.die(NODE.get(), uid)
+        self._w.processes.die(NODE.get(), uid)
         await self._w.loop.create_future()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.base import names
 from evenlane.engine.base.aio.loop_thread import SameLoop
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import Actor
@@ -18,14 +19,16 @@ if TYPE_CHECKING:
     from tests.simulation.world import Simulation
 
 ENV = "online"
+AUDIT = names.cluster_name(ENV, "audit")
+"""The nodes of the named subscription."""
 
 
 class SimNode(Actor):
-    """One process."""
+    """One process; `cluster` is the name of the cluster that it belongs to."""
 
-    def __init__(self, own: str, name: str, etcd: Link, nats: Link) -> None:
+    def __init__(self, own: str, name: str, cluster: str, etcd: Link, nats: Link) -> None:
         super().__init__(name)
-        self.id, self.etcd, self.nats = own, etcd, nats
+        self.id, self.cluster, self.etcd, self.nats = own, cluster, etcd, nats
         self.engine: Engine | None = None
         self.coordinations: list[SimCoordination] = []
         self.stores: list[SimStore] = []
@@ -40,7 +43,7 @@ class SimConnect:
     def __init__(self, world: Simulation, node: SimNode) -> None:
         self._world, self._node = world, node
 
-    def etcd(self, _settings: Settings) -> Any:
+    def etcd(self, _settings: Settings | None = None) -> Any:
         made = SimCoordination(self._world.loop, self._world.etcd, self._node.etcd)
         self._node.coordinations.append(made)
         return made
@@ -49,7 +52,10 @@ class SimConnect:
         return SameLoop()
 
     def store(self, _settings: Settings, _name: str, *, feeds: bool = False) -> Any:
-        made = SimStore(self._world.loop, self._world.server, ENV, self._node.nats)
+        return self.store_of(self._node.cluster)
+
+    def store_of(self, cluster: str) -> SimStore:
+        made = SimStore(self._world.loop, self._world.server, cluster, self._node.nats)
         self._node.stores.append(made)
         return made
 

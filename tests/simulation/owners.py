@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from evenlane.engine.base import names
 from tests.simulation.loop import SECOND
 from tests.support.promises.epochs import Epochs
 from tests.support.promises.owner_keys import OwnerKeys
@@ -32,12 +33,14 @@ class RolledBack(NamedTuple):
 
 
 class Owners:
-    """The owner of each partition, and the time since when. `able_since`: since when any node can own partitions."""
+    """The owner of each partition of a cluster, and the time since when. `able_since`: since when any node can own
+    partitions.
+    """
 
     def __init__(
         self,
         loop: SimLoop,
-        env: str,
+        cluster: str,
         lives: Callable[[int], bool],
         fail: Callable[[str, str], None],
         note: Callable[..., None],
@@ -47,7 +50,7 @@ class Owners:
     ) -> None:
         self._loop, self._lives, self._fail, self._note = loop, lives, fail, note
         self._counts, self._bounds, self._faults = counts, bounds, faults
-        self._prefix = f"/evenlane/{env}/owners/"
+        self._prefix = names.key(cluster, "owners", "")
         self._keys = OwnerKeys()
         self._begun = Epochs()
         self._epochs: dict[int, int] = {}  # the newest of each partition
@@ -64,7 +67,6 @@ class Owners:
     def changed(self, event: Event) -> None:
         key = event.item.key
         if not key.startswith(self._prefix) or not key.removeprefix(self._prefix).isdigit():
-            self._note(f"etcd {event.kind}", key=key, value=event.item.value[:160])
             return
         number = int(key.removeprefix(self._prefix))
         gone = event.kind == "delete"

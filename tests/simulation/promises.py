@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.varint_runs import unpack_runs
+from tests.simulation.line_names import name_of_line, name_of_log, uid_of
 from tests.simulation.loop import NODE, SECOND
 from tests.simulation.owners import Owners
 from tests.support.promises.attempts import Attempts
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Receipt
+    from evenlane.engine.core.records.settle_record import SettleRecord
     from evenlane.engine.store.memory.stream import MemoryStream
     from tests.simulation.etcd import SimEtcd
     from tests.simulation.loop import SimLoop
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Promises:
-    """All checkers of one simulation.
+    """All checkers of one simulation for one cluster, which handles each message as if it were alone.
 
     `acked` are the acknowledged puts, without those that a replaced or rolled back stream lost. `topics` are by
     project. `poison` are the messages that kill their process, with their projects; the `unsteady` ones fail, too.
@@ -45,7 +47,7 @@ class Promises:
         self,
         loop: SimLoop,
         etcd: SimEtcd,
-        env: str,
+        cluster: str,
         bounds: Bounds,
         note: Callable[..., None],
         clock: Callable[[], int],
@@ -56,6 +58,7 @@ class Promises:
         self._loop, self._note, self._clock, self._topics = loop, note, clock, topics
         self._settle = bounds.settle
         self.lines: dict[str, Line] = {}
+        self._retries: dict[int, Item] = {}  # of the subscription's own stream
         self.acked: dict[str, None] = {}
         self.ended: set[str] = set()  # handled, dead, expired or dropped
         self.dead: set[str] = set()
@@ -64,7 +67,7 @@ class Promises:
         self._purges: list[tuple[str, str | None, int]] = []
         self.jumped = 0  # ns by which the server's clock has jumped, either way
         self.broken: Broken | None = None
-        self.owners = Owners(loop, env, etcd.lives, self.fail, note, self.counts, bounds, self.faults)
+        self.owners = Owners(loop, cluster, etcd.lives, self.fail, note, self.counts, bounds, self.faults)
         self.attempts = Attempts(
             lambda: loop.now, self.fail, topics, poison, bounds, self.faults, self._unsettled, unsteady
         )
@@ -80,14 +83,29 @@ class Promises:
     # ---- the store
 
     def line(self, name: str) -> Line:
-        return self.lines.setdefault(name, Line())
+        """The line of a stream. A stream of retries has one for each partition, too, with the same items."""
+        found = self.lines.get(name)
+        if found is None:
+            found = self.lines[name] = Line()
+            if name.startswith("AGAIN"):
+                found.items = self._retries
+        return found
+
+    def _passes_over(self, _stream: str, _origin: str | None) -> bool:
+        """Whether a message that is stored isn't for this subscription."""
+        return False
+
+    def _starts_passed_over(self, item: Item) -> bool:
+        """Whether a handler starts for a message that isn't for this subscription."""
+        return item.passed_over
 
     def stored(self, stream: MemoryStream, receipt: Receipt, subject: str, headers: bytes) -> None:
         origin = h.value(headers, h.ORIGIN)
-        if not stream.name.startswith(("LANES", "LATER", "DEAD")):
+        if not stream.name.startswith(("LANES", "LATER", "AGAIN", "DEAD")):
             return
-        uid, dead = _uid(headers, copied=origin is not None), stream.name.startswith("DEAD")
-        if origin is not None:
+        uid, dead = uid_of(headers, copied=origin is not None), stream.name.startswith("DEAD")
+        passed_over = self._passes_over(stream.name, origin)
+        if origin is not None and not passed_over:
             self._copied(uid, origin, dead=dead)
         if dead:
             self._died(uid, subject, h.value(headers, h.REASON) or "")
@@ -98,11 +116,12 @@ class Promises:
         due, expires = h.number(headers, h.DUE, stream.last_at), h.number(headers, h.EXPIRES, 0)
         project, _, priority = subject.split(".")[3:6]
         item = line.items[receipt.sequence] = Item(
-            uid, stream.last_at, project, priority, self._loop.now, due=due, expires=expires
-        )
+            uid, stream.last_at, project, priority, self._loop.now, passed_over, due=due, expires=expires,
+            is_delayed=not subject.startswith("lanes."), passed_over=passed_over,
+        )  # fmt: skip
         key = h.value(headers, h.KEY)
         if key is not None and self._topics.get(project, Rules()).ordered:
-            self._order.put((project, key, priority), item, delayed=not subject.startswith("lanes."))
+            self._order.put((project, key, priority), item, delayed=item.is_delayed)
         self.attempts.put(uid, project, _CLOCKS + self.jumped if line.broken else 0)
 
     def _copied(self, uid: str, origin: str, *, dead: bool) -> None:
@@ -123,8 +142,7 @@ class Promises:
         self.attempts.dead(uid, subject.rpartition(".")[2], reason)
 
     def logged(self, subject: str, raw: bytes) -> None:
-        _, env, kind, partition = subject.split(".")
-        name = f"{kind.upper()}_{env}_{partition}"
+        name = name_of_log(subject)
         line, record = self.line(name), settle_record.decode(raw)
         self.counts["appends"] += 1
         if record.epoch < line.log_epoch:
@@ -138,6 +156,7 @@ class Promises:
             return  # the record is void: it is about a stream that is gone
         if high is not None and record.high_at and record.high_at != high.at:
             return
+        self._recorded(line, record)
         spans = unpack_runs(record.runs, record.watermark)
         if record.watermark > line.settled_to:
             spans.insert(0, (line.settled_to + 1, record.watermark))
@@ -145,6 +164,9 @@ class Promises:
         for first, last in spans:
             for sequence in range(first, last + 1):
                 self._settled(name, line, sequence)
+
+    def _recorded(self, line: Line, record: SettleRecord) -> None:
+        """A record about the very stream is about to count."""
 
     def _settled(self, name: str, line: Line, sequence: int) -> None:
         item = line.items.get(sequence)
@@ -212,14 +234,17 @@ class Promises:
         self.counts["started"] += 1
         epoch, attempt = message.epoch, message.attempt
         what = f"{message.stream} {message.sequence} ({message.id}) on {node} under epoch {epoch}"
-        line = self.line(message.stream)
+        name = name_of_line(message.stream, message.partition)
+        line = self.line(name)
         run = Run(node, epoch, now, self.owners.starts(what, message.partition, epoch, line), attempt)
         item = line.items.get(message.sequence)
         if item is None or item.uid != message.id:
             self.counts["void"] += 1  # the stream was replaced, and the node doesn't know yet
             self.attempts.mark_stale(message.id)
             return run
-        if self._repeats.check(what, line, message.stream, item, attempt, in_place=item.chain is not None):
+        if self._starts_passed_over(item) and not line.broken:
+            self.fail("K10", f"{what} starts, although it isn't for this subscription")
+        if self._repeats.check(what, line, name, item, attempt, in_place=item.chain is not None):
             self.counts["duplicates"] += 1
             self._note("duplicate", what=what, runs=item.runs)
         self.attempts.starts(what, item.uid, message.project, attempt, run, suspect=message.is_suspect)
@@ -261,11 +286,6 @@ class Promises:
     def unfinished(self) -> list[str]:
         """Acknowledged puts that haven't ended, and unsettled messages, for a person to read."""
         waiting = [f"{uid} has not been handled" for uid in unended(self.acked, self.ended)]
-        for name, line in self.lines.items():
-            waiting += [f"{name} {s} ({item.uid}) isn't settled" for s, item in line.items.items() if not item.settled]
+        for name, items in {id(line.items): (name, line.items) for name, line in self.lines.items()}.values():
+            waiting += [f"{name} {s} ({item.uid}) isn't settled" for s, item in items.items() if not item.settled]
         return waiting
-
-
-def _uid(headers: bytes, *, copied: bool) -> str:
-    own = (h.value(headers, h.ID) or "").partition(":")[2].removesuffix(":dead")
-    return own.rsplit(":", 3)[0] if copied else own

@@ -55,7 +55,7 @@ class Putting:
 
     def _unix(self, seconds: float) -> int:
         """A time of the script in ns, by the server's clock."""
-        return self._w.script.epoch_ns + int((1_000 + seconds) * SECOND)
+        return self._w.script.epoch_ns + int((self._w.began + seconds) * SECOND)
 
     def put(self, put: PutAt) -> None:
         headers = {h.ID: f"{put.project}:{put.uid}"}
@@ -76,6 +76,7 @@ class Putting:
         if receipt is None:
             self._w.loop.call_later(0.5, self.put, put)
             return
-        self._w.promises.acked[put.uid] = None
+        for cluster in self._w.active:
+            self._w.clusters[cluster].acked[put.uid] = None
         self._w.counts["put"] += 1
         self._w.note("put", id=put.uid, stream=receipt.stream, sequence=receipt.sequence)

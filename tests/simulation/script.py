@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.simulation.audits import Audit, draw_audit
 from tests.simulation.deaths import life
 from tests.simulation.events import GROUPS, KEYS, PRIORITIES, PROJECTS, Action, PutAt
 from tests.simulation.network import FAR, NEAR, UNSTEADY, Delays
@@ -44,6 +45,7 @@ class Script:
     puts: tuple[PutAt, ...]
     actions: tuple[Action, ...]
     ends: float  # when the last fault is over
+    audit: Audit | None = None
 
     @property
     def bounds(self) -> Bounds:
@@ -120,6 +122,7 @@ def written(seed: int) -> Script:
         puts=tuple(puts),
         actions=tuple(actions),
         ends=max([put.at for put in puts] + [action.at + action.lasts for action in actions]),
+        audit=draw_audit(seed),
     )
 
 

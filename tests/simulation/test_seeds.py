@@ -1,4 +1,6 @@
-"""Promises L, D, O, Z1, order, attempts, poison and times to live over thousands of simulated lives of a cluster."""
+"""Promises L, D, O, Z1, K10, order, attempts, poison and times to live over thousands of simulated lives of an
+environment.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import pytest
 from evenlane.engine.base.build import is_compiled
 from tests.simulation import surroundings
 from tests.simulation.loop import SimTask
+from tests.simulation.nodes import AUDIT
 from tests.simulation.world import simulate
 from tests.support.promises.fault_kinds import KINDS
 
@@ -45,10 +48,14 @@ def _really_happened(totals: Counter[str], seeds: int) -> None:
     for ending in ("failed", "paused", "expired", "kills", "dead: expired", "dead: rejected"):
         assert totals[ending] > 0, f"{ending} never happened"
     assert any(kind.startswith("dead: its process died") for kind in totals)
+    assert totals["subscriptions"] > seeds / 8
+    assert totals["creators killed"] > 0, "each creation was completed at once"
+    for what in ("settled", "failed", "dead", "duplicates", "due before"):
+        assert totals[f"{AUDIT}: {what}"] > 0, f"{what} never happened in {AUDIT}"
 
 
 def test_promises_hold_for_seeds():
-    """L, D, O, Z1, order, K4, K5, X11: checked after every step; in the end all is owned and drained."""
+    """L, D, O, Z1, order, K4, K5, K10, X11: checked after every step; in the end all is owned and drained."""
     _really_happened(_survive(_SEEDS), len(_SEEDS))
 
 
@@ -56,7 +63,7 @@ def test_promises_hold_for_seeds():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("first", range(0, _ALL_SEEDS, _LARGE_CHUNK))
 def test_promises_hold_for_many_seeds(first):
-    """L, D, O, Z1, order, K4, K5, X11: the same for a hundred thousand seeds."""
+    """L, D, O, Z1, order, K4, K5, K10, X11: the same for a hundred thousand seeds."""
     _really_happened(_survive(range(first, first + _LARGE_CHUNK)), _LARGE_CHUNK)
 
 

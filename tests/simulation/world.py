@@ -9,30 +9,32 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import names
-from evenlane.engine.base.config.settings import Settings
-from evenlane.engine.errors import EvenlaneError
-from evenlane.engine.runtime.engine import Engine
+from evenlane.engine.base.names import LaneId
+from evenlane.engine.cluster.subscriptions.registry import registry_key
 from tests.simulation import surroundings
+from tests.simulation.creating import Creating
 from tests.simulation.etcd import SimEtcd
 from tests.simulation.etcd_faults import backup_age
-from tests.simulation.events import PRIORITIES
 from tests.simulation.faults import Faults
-from tests.simulation.handling import Handling
 from tests.simulation.loop import NODE, SECOND, SimLoop, Stuck, bury
-from tests.simulation.network import Link
-from tests.simulation.nodes import ENV, SimConnect, SimNode
+from tests.simulation.nodes import AUDIT, ENV, SimNode
+from tests.simulation.processes import Processes
 from tests.simulation.promises import Promises
 from tests.simulation.putting import Putting
 from tests.simulation.script import Script, written
 from tests.simulation.store import SimServer
-from tests.support.promises.history import Broken, Fault
+from tests.simulation.subscription_promises import SubscriptionPromises, Witnesses
+from tests.support.promises.history import Broken
 
 if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable
 
+    from evenlane.ring.coordination.ports import Event
+    from tests.support.promises.history import Fault
+
 _TICK_S = 0.1  # between two looks of etcd for ended leases
-_RESTART_S = 1.0  # until a process that ended by itself is started again
+_REMOVED_S = 30.0  # from when all is settled until all is removed
 
 
 @dataclass
@@ -50,35 +52,66 @@ class Result:
 
 
 class Simulation:
-    """One life of a cluster. `trace` is called with a line for each event."""
+    """One life of an environment. `trace` is called with a line for each event.
+
+    `clusters` has the checkers of each cluster, `promises` are those of the unnamed one. `active` are the clusters that
+    may have nodes: the named one once its subscription is created. `began` (s) is the time that the script counts from.
+    """
 
     def __init__(self, script: Script, trace: Callable[[str], None] | None = None) -> None:
         self.script, self._trace = script, trace
         self.chance = Random(f"world {script.seed}")
-        self.loop = SimLoop(Random(f"order {script.seed}"), self._failed)
+        self.loop = SimLoop(Random(f"order {script.seed}"), self.failed)
         self.etcd = SimEtcd(self.loop)
         self.etcd.revision = script.revision
-        self.promises = Promises(
-            self.loop, self.etcd, ENV, script.bounds, self.note, self._server_now, script.topics, script.poison,
+        self.promises = self._checkers(Promises, ENV)
+        self.clusters = {ENV: self.promises}
+        if script.audit is not None:
+            self.clusters[AUDIT] = self._checkers(SubscriptionPromises, AUDIT)
+        self.active = [ENV]
+        self.began = self.loop.time()
+        self.etcd.on_event = self._etcd_changed
+        self.etcd.on_restore = self._etcd_went_back
+        self.server = SimServer(self.loop, script.epoch_ns, Witnesses(self.clusters))
+        self.faults = Faults(self)
+        self.processes = Processes(self)
+        self.creating = Creating(self)
+        self._broken: Broken | None = None
+
+    def _checkers(self, kind: type[Promises], cluster: str) -> Promises:
+        script = self.script
+        return kind(
+            self.loop, self.etcd, cluster, script.bounds, self.note, self._server_now, script.topics, script.poison,
             script.unsteady,
         )  # fmt: skip
-        self.etcd.on_event = self.promises.owners.changed
-        self.etcd.on_restore = self._etcd_went_back
-        self.server = SimServer(self.loop, script.epoch_ns, self.promises)
-        self.faults = Faults(self)
-        self.nodes: list[SimNode] = []
-        self._graves: list[Any] = []
-        self._started = 0
-        self._leaving = False
-        self._handling = Handling(self)
 
     # ---- trace and log
 
     def _server_now(self) -> int:
         return self.server.clock()
 
+    def _etcd_changed(self, event: Event) -> None:
+        for promises in self.clusters.values():
+            promises.owners.changed(event)
+        if "/owners/" not in event.item.key:
+            self.note(f"etcd {event.kind}", key=event.item.key, value=event.item.value[:160])
+        if event.item.key == registry_key(ENV):
+            self.creating.look()
+
     def _etcd_went_back(self) -> None:
-        self.promises.owners.went_back(self.etcd.list("").items, self.etcd.rolled_back_until)
+        for promises in self.clusters.values():
+            promises.owners.went_back(self.etcd.list("").items, self.etcd.rolled_back_until)
+        self.creating.look()
+
+    def add_fault(self, fault: Fault) -> None:
+        for cluster, promises in self.clusters.items():
+            if fault.node is None or (isinstance(fault.node, SimNode) and fault.node.cluster == cluster):
+                promises.faults.append(fault)
+
+    def cut_back(self, stream: str, above: int) -> None:
+        """A shared stream loses all messages after `above`."""
+        for promises in self.clusters.values():
+            promises.cut_back(stream, above)
 
     @property
     def counts(self) -> Counter[str]:
@@ -99,13 +132,22 @@ class Simulation:
             cause = error or sys.exc_info()[1]
             self.counts[f"log: {event}"] += 1
             if level == "exception" or error is not None:
-                self._failed(f"{event} {fields}", cause)
+                self.failed(f"{event} {fields}", cause)
 
-    def _failed(self, what: str, error: BaseException | None) -> None:
+    def failed(self, what: str, error: BaseException | None) -> None:
         broken = Broken("defect", f"{what}: {error!r}")
         broken.__cause__ = error
-        if self.promises.broken is None:
-            self.promises.broken = broken
+        if self._broken is None and not self.loop.is_closed():
+            self._broken = broken
+
+    def _find_broken(self) -> Broken | None:
+        """The first promise that was found broken."""
+        for cluster, promises in self.clusters.items():
+            if self._broken is None and promises.broken is not None:
+                self._broken = promises.broken
+                if cluster != ENV:
+                    self._broken.args = (f"{promises.broken}, in {cluster}",)
+        return self._broken
 
     # ---- the whole
 
@@ -115,53 +157,88 @@ class Simulation:
             try:
                 self.loop.run(self._main())
             except Broken as broken:
-                self.promises.broken = self.promises.broken or broken
+                self._broken = self._find_broken() or broken
             except Stuck as stuck:
-                self.promises.broken = self.promises.broken or Broken("defect", str(stuck))
+                self._broken = self._find_broken() or Broken("defect", str(stuck))
             finally:
                 self._tidy()
-        promises = self.promises
-        return Result(
-            script.seed, promises.counts, self.loop.time() - 1_000, self.loop.steps,
-            [gap / SECOND for gap in promises.owners.gaps], promises.broken,
-        )  # fmt: skip
+        for cluster, promises in self.clusters.items():
+            if cluster != ENV:
+                self.counts.update({f"{cluster}: {name}": count for name, count in promises.counts.items()})
+        gaps = [gap / SECOND for promises in self.clusters.values() for gap in promises.owners.gaps]
+        return Result(script.seed, self.counts, self.loop.time() - 1_000, self.loop.steps, gaps, self._find_broken())
 
     def _tidy(self) -> None:
         """End everything. Nothing that happens from here on counts."""
         self.loop.close()
-        for actor in (*self.nodes, self.loop.world):
-            self._graves += self.loop.kill(actor)
-        bury(self._graves)
-        self._graves.clear()
+        graves = self.processes.graves
+        for actor in (*self.processes.connected, self.loop.world):
+            graves += self.loop.kill(actor)
+        bury(graves)
+        graves.clear()
 
     async def _main(self) -> None:
         script, loop = self.script, self.loop
         putting = Putting(self)
         putting.prepare()
         self.apply_topics = putting.apply
+        bound = 3 * script.ttl + 25 + 10 * script.delays.slow
+        if script.audit is not None and script.audit.at is None:
+            await self._create(bound)
+        self._schedule(putting)
+        await self._until(lambda: loop.time() - self.began >= script.ends, script.ends + 1)
+        self.faults.end_all()
+        await self._end(bound)
+        await self._leave()
+        self._check()
+        if script.graceful and (self.counts["exits"] or self.counts["unclean"]):
+            raise Broken("stop", "a node ended badly, although nothing was wrong")
+
+    def _schedule(self, putting: Putting) -> None:
+        script, loop = self.script, self.loop
+        self.began = loop.time()
         for at in script.first_joins:
-            loop.call_later(at, self.start_node)
+            loop.call_later(at, self.processes.start)
         for put in script.puts:
             loop.call_later(put.at, putting.put, put)
         for action in script.actions:
             if action.kind == "etcd restored":
                 loop.call_later(max(0.05, action.at - backup_age(action)), self.faults.back_up, action)
             loop.call_later(action.at, self.faults.begin, action)
-        await self._until(lambda: loop.time() - 1_000 >= script.ends, script.ends + 1)
-        self.faults.end_all()
-        if all(node.leaving for node in self.nodes):
-            self.start_node()
-        bound = 3 * script.ttl + 25 + 10 * script.delays.slow
+        if script.audit is not None and script.audit.at is not None:
+            loop.call_later(script.audit.at, self.creating.begin)
+
+    async def _create(self, bound: float) -> None:
+        self.creating.begin()
+        await self._until(lambda: self.creating.is_done, bound)
+
+    async def _end(self, bound: float) -> None:
+        """Nothing goes wrong any more, so all must become owned, handled and removed."""
+        if not await self._until(lambda: self.creating.is_done, bound):
+            raise Broken("K10", f"the subscription isn't created {bound} s after the last fault")
+        for cluster in self.clusters:
+            if all(node.leaving for node in self.processes.of(cluster)):
+                self.processes.start(None, cluster)
         last_kill = -1
-        while last_kill != self.promises.attempts.last_kill:  # each kill is a fault, and their number is limited
-            last_kill = self.promises.attempts.last_kill
+        while last_kill != self._last_kill():  # each kill is a fault, and their number is limited
+            last_kill = self._last_kill()
             done = await self._until(self._is_done, bound)
         if not done:
             self._fail_late(bound)
-        await self._leave()
-        self._check()
-        if script.graceful and (self.counts["exits"] or self.counts["unclean"]):
-            raise Broken("stop", "a node ended badly, although nothing was wrong")
+        if not await self._until(lambda: not self._full_streams(), _REMOVED_S):
+            raise Broken("K10", f"{self._full_streams()} aren't empty {_REMOVED_S} s after all was settled")
+
+    def _last_kill(self) -> int:
+        return max(promises.attempts.last_kill for promises in self.clusters.values())
+
+    def _full_streams(self) -> list[str]:
+        """The streams that have messages, although all are settled."""
+        kinds: list[names.Kind] = ["lanes"] if AUDIT in self.clusters else ["lanes", "later"]
+        lanes = [LaneId(kind, partition) for kind in kinds for partition in range(self.script.partitions)]
+        streams = [names.stream(ENV, lane) for lane in lanes]
+        if AUDIT in self.clusters:
+            streams.append(names.again_stream(AUDIT))
+        return [name for name in streams if self.server.stream(name).messages]
 
     async def _until(self, holds: Callable[[], bool], seconds: float) -> bool:
         until = self.loop.time() + seconds
@@ -174,125 +251,31 @@ class Simulation:
         return True
 
     def _check(self) -> None:
-        if self.promises.broken is not None:
-            raise self.promises.broken
+        if (broken := self._find_broken()) is not None:
+            raise broken
 
     def _is_done(self) -> bool:
-        return not self.promises.unfinished() and not self._unowned()
-
-    def _unowned(self) -> list[int]:
-        """Partitions without an owner, or whose owner doesn't run."""
-        living = {node.id for node in self.nodes if not node.leaving}
-        keys = [self.etcd.get(names.key(ENV, "owners", p)) for p in range(self.script.partitions)]
-        return [
-            number
-            for number, key in enumerate(keys)
-            if key is None or not any(f'"{own}"'.encode() in key.value for own in living)
-        ]
+        return not any(
+            promises.unfinished() or self.processes.unowned(cluster) for cluster, promises in self.clusters.items()
+        )
 
     def _fail_late(self, bound: float) -> None:
-        waiting, unowned = self.promises.unfinished(), self._unowned()
-        if unowned:
-            raise Broken("Z1", f"partitions {unowned} have no living owner {bound} s after the last fault")
-        raise Broken("L", f"{len(waiting)} things are open {bound} s after the last fault: {waiting[:5]}")
+        late = f"{bound} s after the last fault"
+        for cluster, promises in self.clusters.items():
+            waiting, unowned = promises.unfinished(), self.processes.unowned(cluster)
+            if unowned:
+                raise Broken("Z1", f"partitions {unowned} of {cluster} have no living owner {late}")
+            if waiting:
+                raise Broken("L", f"{len(waiting)} things are open in {cluster} {late}: {waiting[:5]}")
 
     async def _leave(self) -> None:
         """Stop all nodes. Each must end, and end cleanly."""
-        self._leaving = True
-        for node in list(self.nodes):
-            self.stop_node(node, None)
-        if not await self._until(lambda: not self.nodes, 20):
-            raise Broken("stop", f"{self.nodes} do not end within 20 s of SIGTERM")
-
-    # ---- nodes
-
-    def start_node(self, own: str | None = None) -> None:
-        if self._leaving:
-            return
-        self._started += 1
-        own = own or f"n{self._started}"
-        links = [Link(Random(self.chance.random()), self.script.delays) for _ in range(2)]
-        node = SimNode(own, f"{own}.{self._started}", *links)
-        self.nodes.append(node)
-        self.faults.touch_new(node)
-        if self.promises.owners.able_since is None:
-            self.promises.owners.able_since = self.loop.now
-        self.counts["starts"] += 1
-        self.note("starts", node=node)
-        task = self.loop.create_task(self._process(node), name="process", context=node.context)
-        task.add_done_callback(lambda _: self._ended(node), context=self.loop.world.context)
-
-    async def _process(self, node: SimNode) -> None:
-        script = self.script
-        settings = Settings(
-            env=ENV, node=node.id, concurrency=script.concurrency, lease_ttl=float(script.ttl), drain_grace=14.0,
-            partitions=script.partitions, priorities=PRIORITIES, group_qps=1e6, max_group_qps=1e6,
-            read_ahead=script.read_ahead, index_limit=script.index_limit, meter_interval=0.0,
-        )  # fmt: skip
-        try:
-            node.engine = Engine(self._handling.handle, settings=settings, connect=SimConnect(self, node))
-            async with node.engine as engine:
-                if not await engine.run():
-                    self.counts["unclean"] += 1
-        except EvenlaneError as error:
-            self.counts["exits"] += 1
-            self.counts[f"exit: {type(error).__name__}"] += 1
-            self.note("exits", error=error)
-        except Exception as error:  # noqa: BLE001 - a traceback is a defect
-            self._failed(f"{node} ends", error)
-
-    def _ended(self, node: SimNode) -> None:
-        """The process has ended. Its supervisor starts it again after `_RESTART_S`. If it was asked to end, it is
-        started again only if `back` is set, after `back` seconds.
-        """
-        self.note("ended", node=node)
-        back = node.back if node.leaving else _RESTART_S
-        self.remove(node)
-        if back is not None:
-            self.loop.call_later(back, self.start_node, node.id)
-
-    def stop_node(self, node: SimNode, back: float | None, own: str | None = None) -> None:
-        """Send SIGTERM. `back` seconds later another process takes its place; one of the same id waits for its end."""
-        node.leaving = True
-        self.note("gets SIGTERM", node=node)
-        if node.engine is None:
-            self.remove(node)
-        else:
-            self.loop.call_soon(node.engine.stop, context=node.context)
-        self._update_able_since()
-        if back is not None and own == node.id:
-            node.back = back
-        elif back is not None:
-            self.loop.call_later(back, self.start_node, own)
-
-    def die(self, node: Any, uid: str) -> None:
-        """A handler of this message has killed its process. Its supervisor restarts it unless it was asked to end."""
-        self.promises.attempts.kills(uid, node)
-        now = self.loop.now
-        self.promises.faults.append(Fault("crash", now, node, end=now, by=uid))
-        self.counts["kills"] += 1
-        self.note("KILLED", by=uid)
-        back = node.back if node.leaving else self.chance.choice((0.05, 0.5, 2.0)) * (0.5 + self.chance.random())
-        own = node.id if node.leaving or self.chance.random() < 0.5 else None
-        self.remove(node)
-        if back is not None:
-            self.loop.call_later(back, self.start_node, own, context=self.loop.world.context)
-
-    def remove(self, node: SimNode) -> None:
-        """The process is gone: nothing of it runs any more."""
-        if node.dead:
-            return
-        self._graves += self.loop.kill(node)
-        self.nodes.remove(node)
-        for client in node.coordinations:
-            client.discard()
-        for store in node.stores:
-            store.discard()
-        self._update_able_since()
-
-    def _update_able_since(self) -> None:
-        if all(node.leaving for node in self.nodes):
-            self.promises.owners.able_since = None
+        processes = self.processes
+        processes.leaving = True
+        for node in list(processes.nodes):
+            processes.stop(node, None)
+        if not await self._until(lambda: not processes.nodes, 20):
+            raise Broken("stop", f"{processes.nodes} do not end within 20 s of SIGTERM")
 
 
 def simulate(seed: int, trace: Callable[[str], None] | None = None, *, script: int | None = None) -> Result:

@@ -63,10 +63,11 @@ class Run:
 
 @dataclass(eq=False)
 class Item:
-    """One message as it is stored in a stream.
+    """One message as it is stored in a stream, for one subscription.
 
     `finished` allows its settlement: a handler has returned, or a copy is stored. `stored` is when it was put. `at`,
     `due` (the time of the put if it isn't delayed) and `expires` (0: never) are unix ns of the server's clock.
+    `is_delayed`: it was put with a due time. `passed_over`: the message isn't for this subscription.
     """
 
     uid: str
@@ -78,6 +79,8 @@ class Item:
     settled: bool = False
     due: int = 0
     expires: int = 0
+    is_delayed: bool = False
+    passed_over: bool = False
     chain: Chain | None = None
     place: int = -1  # in its chain; -1 if it has none there
     runs: list[Run] = field(default_factory=list)
