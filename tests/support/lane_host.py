@@ -13,4 +13,4 @@ class Host(NamedTuple):
 
     open_queue: Callable[..., Any] = lambda *_: None
     on_queue_ready: Callable[..., Any] = lambda _: None
-    buries_strays: bool = True
+    needs_stray_bodies: bool = True

@@ -34,7 +34,7 @@ class LaneHost(Protocol):
         """
 
     @property
-    def buries_strays(self) -> bool:
+    def needs_stray_bodies(self) -> bool:
         """Whether a message that gets no queue is dead-lettered, which needs its body."""
 
     @property
@@ -63,7 +63,11 @@ class FedLane(Lane):
         host: LaneHost,
         lease: int = 0,
     ) -> None:
-        self._limits, self._queue_ready, self._buries_strays = limits, host.on_queue_ready, host.buries_strays
+        self._limits, self._queue_ready, self._needs_stray_bodies = (
+            limits,
+            host.on_queue_ready,
+            host.needs_stray_bodies,
+        )
         self._open_queue: Callable[[FedLane, bytes, Entry | None], Queue | None] = host.open_queue
         self.queues: dict[bytes, Queue] = {}
         self.missing = 0  # sequences that the feed skipped because the stream no longer has them (E12)
@@ -159,7 +163,7 @@ class FedLane(Lane):
         body: the caller must then read the body and deliver it through `take_in`.
         """
         queue = self.queue_of(subject)
-        if queue is None and self._buries_strays:
+        if queue is None and self._needs_stray_bodies:
             return False
         catch_up = self.catch_up
         if catch_up is not None and sequence > catch_up.last:

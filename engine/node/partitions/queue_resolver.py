@@ -45,7 +45,7 @@ class QueueResolver:
         self._failures, self._failure_log, self._settlement = failures, failure_log, settlement
         self._is_named, self._chosen = bool(names.subscription_of(cluster)), chosen
         self.takes_delayed = chosen.takes_delayed
-        self.buries_strays = not self._is_named
+        self.needs_stray_bodies = not self._is_named
         self.on_queue_ready = ready.on_queue_ready
 
     def open_queue(self, lane: FedLane, subject: bytes, entry: Entry | None) -> Queue | None:

@@ -143,7 +143,7 @@ def test_unroutable_message_is_not_kept():
 def test_head_of_a_message_that_is_passed_over_needs_no_body():
     """K10: a named subscription buries no strays, so its feed needn't fetch the bodies of what it passes over."""
     passed = []
-    host = Host(lambda _lane, _subject, entry: passed.append(entry and entry[1]), buries_strays=False)
+    host = Host(lambda _lane, _subject, entry: passed.append(entry and entry[1]), needs_stray_bodies=False)
     lane = FedLane(LANE, 1, MemoryBudget(), host)
     lane.recover(LogState(), LaneState("s", 0, 0, 0), None)
     assert lane.take_in_head(b"other", 1, 1, b"", 10_000)
