@@ -8,7 +8,7 @@ from evenlane.engine.base import names
 from evenlane.engine.store.jetstream.api import queue_limit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from evenlane.engine.base.names import LaneId
 
@@ -146,6 +146,22 @@ class StreamConfigs(NamedTuple):
             if lane.kind in ("lanes", "later")
         ]
         return [*shared, busy_config(env, self.storage, self.replicas)]
+
+    def adapt(self, present: Mapping[str, Mapping[str, Any]]) -> StreamConfigs:
+        """These configs with the settings of the unnamed subscription's streams, as far as they are among those that
+        are `present`: whoever creates a subscription may have other settings than the nodes.
+        """
+        env = names.env_of(self.cluster)
+        log, dead, meter = (
+            present.get(name(env), {}) for name in (names.settled_stream, names.dead_stream, names.meter_stream)
+        )
+        return self._replace(
+            storage=log.get("storage", self.storage),
+            replicas=log.get("num_replicas", self.replicas),
+            window_s=dead.get("duplicate_window", self.window_s * _SECOND) / _SECOND,
+            keep_s=dead.get("max_age", self.keep_s * _SECOND) / _SECOND,
+            meter_keep_s=meter.get("max_age", self.meter_keep_s * _SECOND) / _SECOND,
+        )
 
     def list_own(self) -> list[dict[str, Any]]:
         """Those that no other cluster uses."""

@@ -50,7 +50,7 @@ async def ensure(
 
     Those of `required` are only checked: for the first that is missing, raises `missing_error(its name)`.
     """
-    present = await _present(connection)
+    present = await read_configs(connection)
     for config in required:
         if config["name"] not in present:
             raise missing_error(config["name"])
@@ -181,12 +181,8 @@ async def _list_page(connection: Connection, offset: int) -> StreamPage:
     return await connection.api_as(StreamPage, "STREAM.LIST", {"offset": offset}, timeout=_LIST_S)
 
 
-async def list_names(connection: Connection) -> frozenset[str]:
-    """The names of all streams. Raises ApiError, TimeoutError, Disconnected."""
-    return frozenset(await _present(connection))
-
-
-async def _present(connection: Connection) -> dict[str, dict[str, Any]]:
+async def read_configs(connection: Connection) -> dict[str, dict[str, Any]]:
+    """The configs of all streams, by name. Raises ApiError, TimeoutError, Disconnected."""
     found: dict[str, dict[str, Any]] = {}
     listed = 0
     while True:

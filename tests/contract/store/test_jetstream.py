@@ -138,6 +138,26 @@ async def test_other_retention_of_dead_letters_warns_nodes_once(nats_server, kep
     await world.close()
 
 
+async def test_streams_of_a_subscription_are_like_those_of_the_unnamed_one(nats_server):
+    """L, K10: whoever creates it may have other settings than the nodes. A settle log with fewer replicas than the
+    messages would lose what they keep.
+    """
+    world = JetStreamHarness(nats_server, storage="memory", duplicate_window_s=40, dead_letter_keep_s=3_600)
+    await world.open()
+    creator = JetStreamStore(NatsOptions(servers=(nats_server.url,)), f"{world.env}_audit")
+    await creator.open()
+    await creator.create_own_streams()
+    for kind in ("SETTLED", "AGAIN", "DEAD", "METER"):
+        config = (await world.api(f"STREAM.INFO.{kind}_{world.env}_audit"))["config"]
+        assert "memory" == config["storage"]
+        if kind in ("AGAIN", "DEAD"):
+            assert 40 == config["duplicate_window"] / 10**9
+    assert 3_600 == await creator.dead_letters_kept()
+    await creator.delete_own_streams()
+    await creator.close()
+    await world.close()
+
+
 # ---- the connection
 
 
