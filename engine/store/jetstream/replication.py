@@ -28,7 +28,8 @@ class JetStreamReplication:
 
     def __init__(self, options: NatsOptions, name: str, env: str) -> None:
         self._connection, self._env = Connection(options, name), env
-        self._is_ours = re.compile(rf"(LANES|LATER)_{re.escape(env)}_\d+").fullmatch
+        lanes, of_subscriptions = rf"(LANES|LATER)_{env}_\d+", rf"(SETTLED|AGAIN|DEAD|METER)_{env}_[A-Za-z0-9-]+"
+        self._is_ours = re.compile(f"{lanes}|{of_subscriptions}").fullmatch
 
     async def open(self) -> None:
         await self._connection.open()

@@ -64,3 +64,12 @@ def test_subscription_that_isnt_there(env, transcript, evenlane):
     transcript("why", "acme", "--subscription", "audit")
     transcript("top", "--once", "--subscription", "audit")
     transcript.check()
+
+
+def test_streams_of_subscriptions_are_migrated_too(env, evenlane):
+    """L, K10: a settle log with fewer replicas than the messages could lose what they keep."""
+    evenlane("topics", "set", "acme", "--qps", "100")
+    evenlane("subscriptions", "create", "audit")
+    listed = {each["stream"] for each in json.loads(evenlane("streams", "list", "--json")[1])["streams"]}
+    own = {f"{kind}_{env}_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")}
+    assert own | {f"SETTLED_{env}", f"LANES_{env}_0"} <= listed
