@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import TopicError, decode_accepted
@@ -34,6 +35,10 @@ class AdminSession(NamedTuple):
     @property
     def env(self) -> str:
         return self.settings.env
+
+    async def list_subscriptions(self) -> list[str]:
+        """Return the named subscriptions. Raises CoordinationError; EvenlaneError if they can't be read."""
+        return sorted(await SubscriptionClient(self.etcd, self.env).list_names())
 
     def priorities(self, only: str | None) -> tuple[str, ...]:
         """Return all priorities, or only this one. Raises InvalidName."""

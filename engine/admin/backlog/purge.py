@@ -138,7 +138,9 @@ async def cancel(settings: Settings, project: str, given_id: str) -> dict[str, A
 async def _rounds(
     outside: AdminSession, tally: PurgeTally, ask: DropRequest, alone: Callable[[int], Awaitable[None]]
 ) -> None:
-    """Process each partition by its owner, or by `alone` if it has none. Partitions that fail stay in `left`."""
+    """Process each partition by its owner, or by `alone` if it has none. Partitions that fail stay in `left`; so do
+    those without an owner while there are named subscriptions, which may still need the messages.
+    """
     clock = asyncio.get_running_loop().time
     progress, left = clock(), len(tally.left)
     while tally.left and clock() - progress < _TIMEOUT_S:
@@ -146,6 +148,14 @@ async def _rounds(
         if any(partition in owned for partition in tally.left):
             await _ask(outside, tally, ask, owned)
         unowned = [partition for partition in tally.left if partition not in owned]
+        if unowned and (others := await outside.list_subscriptions()):
+            held = (
+                f"no node owns them, and other subscriptions ({', '.join(others)}) may need the messages: start a node"
+            )
+            tally.left |= dict.fromkeys(unowned, held)
+            if len(unowned) == len(tally.left):
+                return
+            unowned = []
         for partition in unowned:
             await alone(partition)
         owned = await _owners(outside) if unowned else {}

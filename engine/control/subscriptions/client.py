@@ -47,6 +47,11 @@ class SubscriptionClient:
         unnamed = SubscriptionStatus(None, "active", None, [], nodes, [])
         return [unnamed, *[await self._build_status(name, known[name]) for name in sorted(known)]]
 
+    async def list_names(self) -> list[str]:
+        """Return the names of all named subscriptions, in any state."""
+        _, known = await self._editor.read()
+        return [*known]
+
     async def get(self, name: str) -> SubscriptionStatus:
         """Return one subscription. Raises InvalidName, and EvenlaneError if it doesn't exist."""
         return await self._build_status(name, await self.check(name))
