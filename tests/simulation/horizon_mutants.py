@@ -125,10 +125,11 @@ def _clean_while_it_runs() -> Iterator[None]:
             records[:] = [append.record]
         return append
 
-    def encode(record: SettleRecord) -> bytes:
-        return settle_record._encoder.encode(
-            msgspec.structs.replace(record, clean=True) if records and records[0] is record else record
-        )
+    real_encode = settle_record.encode
+
+    def encode(record: SettleRecord, version: int = 0) -> bytes:
+        early = records and records[0] is record
+        return real_encode(msgspec.structs.replace(record, clean=True) if early else record, version)
 
     with patch.object(Lane, "next_append", next_append), patch.object(settle_record, "encode", encode):
         yield

@@ -1,5 +1,6 @@
 """Mutants of the product, each with one defect, which the simulation must catch: ownership and settlement here, order
-and attempts in `attempt_mutants.py`, rollbacks of etcd in `restore_mutants.py`.
+and attempts in `attempt_mutants.py`, rollbacks of etcd in `restore_mutants.py`, several subscriptions in
+`subscription_mutants.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.simulation.etcd import SimCoordination
 from tests.simulation.loop import SECOND
 from tests.simulation.mutant import Mutant
 from tests.simulation.restore_mutants import RESTORE_MUTANTS
+from tests.simulation.subscription_mutants import SUBSCRIPTION_MUTANTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -169,4 +171,5 @@ MUTANTS = {
     "copy not awaited": Mutant(_copy_not_awaited, ("L",), 200),
     **ATTEMPT_MUTANTS,
     **RESTORE_MUTANTS,
+    **SUBSCRIPTION_MUTANTS,
 }

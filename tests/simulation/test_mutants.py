@@ -7,6 +7,8 @@ import pytest
 from tests.simulation import surroundings
 from tests.simulation.horizon_mutants import never_clean, own_epoch_unclean
 from tests.simulation.mutants import MUTANTS
+from tests.simulation.script import written
+from tests.simulation.subscription_mutants import slow_registry
 from tests.simulation.world import simulate
 
 pytestmark = pytest.mark.source  # a mutant replaces a method, which a compiled class doesn't allow
@@ -14,7 +16,7 @@ pytestmark = pytest.mark.source  # a mutant replaces a method, which a compiled 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutant_is_caught(name):
-    """L, D, O, order, X11: a mutant doesn't survive its stated number of seeds."""
+    """L, D, O, order, X11, K10: a mutant doesn't survive its stated number of seeds."""
     mutant = MUTANTS[name]
     found = ""
     with surroundings.replaced(), mutant.made():
@@ -31,5 +33,14 @@ def test_needless_horizon_is_harmless(changed):
     """X11: a clean end that is taken for an unclean one breaks nothing, nor does the node's own first record."""
     with surroundings.replaced(), changed():
         for seed in range(15):
+            broken = simulate(seed).broken
+            assert broken is None, f"seed {seed}"
+
+
+def test_late_registry_is_harmless():
+    """L, K10: a creation waits for those who learn of it late, and they claim nothing meanwhile."""
+    seeds = [seed for seed in range(60) if written(seed).audit is not None]
+    with surroundings.replaced(), slow_registry():
+        for seed in seeds:
             broken = simulate(seed).broken
             assert broken is None, f"seed {seed}"
