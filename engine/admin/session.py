@@ -37,8 +37,11 @@ class AdminSession(NamedTuple):
         return self.settings.env
 
     async def list_subscriptions(self) -> list[str]:
-        """Return the named subscriptions. Raises CoordinationError; EvenlaneError if they can't be read."""
-        return sorted(await SubscriptionClient(self.etcd, self.env).list_names())
+        """Return the named subscriptions, also those that only etcd has lost. Raises CoordinationError, Lost;
+        EvenlaneError if they can't be read.
+        """
+        found = map(names.subscription_of, await self.store.find_clusters(again=True))
+        return sorted({*await SubscriptionClient(self.etcd, self.env).list_names(), *filter(None, found)})
 
     def priorities(self, only: str | None) -> tuple[str, ...]:
         """Return all priorities, or only this one. Raises InvalidName."""

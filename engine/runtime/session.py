@@ -14,10 +14,8 @@ from evenlane.engine.base.config.settings import CLUSTER_SETTINGS
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config
 from evenlane.engine.cluster.ownership.membership import Membership
-from evenlane.engine.cluster.subscriptions.registry import check_active
 from evenlane.engine.cluster.subscriptions.seen_publisher import SeenPublisher
 from evenlane.engine.core.queue.entry import MemoryBudget
-from evenlane.engine.core.queue.subscription_filter import ALL_MESSAGES, SubscriptionFilter
 from evenlane.engine.errors import EvenlaneError, NodeIdInUse, Unreachable
 from evenlane.engine.node.node import Node
 from evenlane.engine.runtime.health import condition
@@ -25,14 +23,15 @@ from evenlane.engine.runtime.node_status import NodeStatus
 from evenlane.engine.runtime.services import NodeServices
 from evenlane.engine.runtime.serving_status import ServingStatus, explain_waiting, patience_s
 from evenlane.engine.runtime.startup import wait_until_answered
+from evenlane.engine.runtime.subscription_guard import SubscriptionGuard
 from evenlane.ring.coordination.ports import CoordinationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from evenlane.engine.cluster.ownership.lease import NodeLease
-    from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.ports import OpenStore
+    from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.runtime.process import ClusterParts, ProcessParts
     from evenlane.engine.telemetry.node_health import Condition
@@ -122,8 +121,9 @@ class Session:
     async def _join(self, resources: AsyncExitStack) -> bool:
         """Open the session's resources, and register. Returns False if it was stopped before."""
         process, cluster = self._process, self._cluster
-        if (name := process.settings.subscription) is not None:
-            check_active(cluster.registry.view, process.settings.env, name)
+        guard = SubscriptionGuard(process.settings, process.coordination, cluster.registry, self._on_fatal)
+        chosen = guard.begin()
+        resources.callback(guard.close)
         store = process.connections.store(process.settings, process.id, feeds=True)
         resources.push_async_callback(store.close)
         if not await self._run_unless_stopped(self._wait_for_answer(store.open)):
@@ -134,7 +134,7 @@ class Session:
         if not self._is_rejoin:
             for risk in await store.find_risks():
                 _log.warning("acknowledged messages may be lost", cause=risk)
-        node = self._build_node(store)
+        node = self._build_node(store, chosen)
         self._services = NodeServices(
             process.connections, process.settings, node, cluster.topics.cache, cluster.tenants, process.troubles,
             self.condition, process.supervision.report_lent,
@@ -155,7 +155,9 @@ class Session:
         resources.callback(report.stop)
         resources.push_async_callback(self._give_lease_back, node, lease)
         self.has_joined = await self._run_unless_stopped(self._register(lease))
-        return self.has_joined
+        if self.has_joined:
+            await guard.confirm()
+        return self.has_joined and not self.fatal
 
     async def _serve(self, resources: AsyncExitStack) -> None:
         process, cluster = self._process, self._cluster
@@ -208,7 +210,7 @@ class Session:
         await lease.end()
         self._process.leases.add_previous(lease.id)
 
-    def _build_node(self, store: OpenStore) -> Node:
+    def _build_node(self, store: OpenStore, chosen: SubscriptionFilter) -> Node:
         process, cluster, settings = self._process, self._cluster, self._process.settings
         return Node(
             store, cluster.config, process.routes, cluster.topics.topic, draining_of=cluster.topics.list_draining,
@@ -218,7 +220,7 @@ class Session:
             scheduler=process.scheduler(settings.concurrency) if process.scheduler is not None else None,
             counters=process.counters, times=cluster.times, on_stop=self._on_fatal, on_fenced=self._on_lost,
             unreadable=process.unreadable, error_texts=settings.log_errors == "text",
-            tracer=process.tracer, chosen=_filter_of(cluster.registry.view, settings.subscription),
+            tracer=process.tracer, chosen=chosen,
             limits=MemoryBudget(settings.payload_budget, settings.read_ahead, settings.index_limit),
         )  # fmt: skip
 
@@ -284,12 +286,6 @@ class Session:
     def _on_fatal(self, reason: str) -> None:
         self.fatal = reason
         self._on_lost(reason)
-
-
-def _filter_of(registry: RegistryView, name: str | None) -> SubscriptionFilter:
-    """Return which messages are for this subscription."""
-    found = (registry.subscriptions or {}).get(name or "")
-    return SubscriptionFilter(found.due_from, tuple(found.projects)) if found is not None else ALL_MESSAGES
 
 
 def _of_grace(grace: float) -> float:

@@ -6,7 +6,7 @@ from tests.ledger.cli import evenlane, refusal
 from tests.ledger.cluster import ProcessCluster
 from tests.ledger.puts import one
 from tests.ledger.released import NoHistory, release_before
-from tests.support.streams import all_stored
+from tests.support.streams import all_stored, delete_stream
 from tests.support.until import until
 
 pytestmark = [pytest.mark.real, pytest.mark.full, pytest.mark.source]
@@ -37,15 +37,18 @@ async def test_creation_is_refused_while_a_node_of_the_release_before_lives(tmp_
         assert "active" == (await evenlane(cluster, "subscriptions", "create", "audit"))["state"]
 
 
-async def test_node_of_the_release_before_that_joins_later_removes_nothing(tmp_path, before):
-    """K10, L, U1: it can't take a partition over, with or without an owner at the creation, so that what the
-    subscription needs stays.
+@pytest.mark.parametrize("has_logs", [True, False], ids=["settle logs", "none"])
+async def test_node_of_the_release_before_that_joins_later_removes_nothing(tmp_path, before, has_logs):
+    """K10, L, U1: it can't take a partition over, so that what the subscription needs stays; also not if the partition
+    has no settle log at the creation, as if nobody had owned it yet.
     """
     async with ProcessCluster(tmp_path, lease_ttl=10) as cluster:
         [new] = await cluster.start("new")
         await cluster.topics(*cluster.projects)
         await cluster.owned_by(new)
         assert 0 == await new.stop(), new.last_words()
+        if not has_logs:
+            await delete_stream(cluster.servers.nats.url, "SETTLED_online")
         await evenlane(cluster, "subscriptions", "create", "audit")
         puts = [one(project, "kept") for project in cluster.projects]
         await cluster.put(await cluster.producer(), puts)

@@ -40,7 +40,7 @@ class SubscriptionPromises(Promises):
         return super()._may_be_over(item) or self._was_due_before(item)
 
     def _was_due_before(self, item: Item) -> bool:
-        return item.is_delayed and 0 < item.due < self.since
+        return item.is_delayed and 0 < max(item.due, item.at) < self.since
 
     def _starts_passed_over(self, item: Item) -> bool:
         return item.passed_over or self._was_due_before(item)

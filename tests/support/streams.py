@@ -21,6 +21,13 @@ async def all_stored(url: str, env: str, partitions: int) -> list[Stored]:
         await store.close()
 
 
+async def delete_stream(url: str, stream: str) -> None:
+    connection = Connection(NatsOptions((url,)), "test")
+    await connection.open()
+    await connection.api(f"STREAM.DELETE.{stream}")
+    await connection.close()
+
+
 async def delete_streams(url: str, env: str) -> None:
     """Delete all streams of an environment."""
     connection = Connection(NatsOptions((url,)), "test")

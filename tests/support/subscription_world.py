@@ -10,6 +10,7 @@ from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.cluster.subscriptions.registry import RegistryRecord, Subscription, read_view, registry_key
 from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
+from evenlane.engine.control.subscriptions.first_records import mark_logs
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
@@ -133,6 +134,8 @@ class SubscriptionWorld:
         return await self.etcd.put(key, encode(OwnerRecord(id=node)), lease)
 
     async def see(self, node: str, lease: int, revision: int) -> None:
+        """A node goes by the registry: its settle logs say so, and then its key."""
+        await self.write_as_owner()
         await self.etcd.put(names.key(ENV, "seen", node), encode(SeenRecord(revision=revision)), lease)
 
     async def keys(self) -> list[str]:
@@ -154,6 +157,10 @@ class SubscriptionWorld:
         for record in records:
             _, position = await self.shared.read_log(lane)
             await self.shared.append_log(lane, settle_record.encode(record), position, checkpoint=record.checkpoint)
+
+    async def write_as_owner(self) -> None:
+        """Write what an owner writes that goes by a registry: a record of version 2 in each settle log."""
+        await mark_logs(self.shared, range(PARTITIONS))
 
     def has_own_streams(self) -> set[bool]:
         return {self.server.find(name) is not None for name in names.own_streams(CLUSTER)}

@@ -100,8 +100,8 @@ def read_view(item: KeyValue | None) -> RegistryView:
     return RegistryView(item.mod_revision, found)
 
 
-def check_active(view: RegistryView, env: str, name: str) -> None:
-    """Raise EvenlaneError unless nodes may work for this subscription."""
+def check_active(view: RegistryView, env: str, name: str) -> Subscription:
+    """Return the subscription's entry. Raises EvenlaneError unless nodes may work for it."""
     known = view.subscriptions
     if known is None:
         raise EvenlaneError(f"the subscriptions in etcd ({registry_key(env)}) can't be read")
@@ -111,6 +111,7 @@ def check_active(view: RegistryView, env: str, name: str) -> None:
         verb = "create" if state == "creating" else "delete"
         ends = hint(f"subscriptions {verb} {name}", env)
         raise EvenlaneError(f"subscription {name!r} of environment {env!r} is {_WORDS[state]}: {ends} completes that")
+    return known[name]
 
 
 def no_such_subscription(name: str, env: str, known: Iterable[str]) -> EvenlaneError:

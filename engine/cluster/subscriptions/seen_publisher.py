@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from evenlane.engine.base import names
-from evenlane.ring.coordination.ports import CoordinationError, LeaseGone
+from evenlane.ring.coordination.ports import CoordinationError, Denied, LeaseGone
 from evenlane.ring.membership.records import SeenRecord, encode
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _PAUSE_S = 0.2
+_AGAIN_S = 10.0
 
 
 class Adopter(Protocol):
@@ -27,6 +29,9 @@ class Adopter(Protocol):
     def adopt(self, view: RegistryView) -> None: ...
 
     async def complete(self) -> None: ...
+
+    @property
+    def has_unlisted(self) -> bool: ...
 
 
 class SeenPublisher:
@@ -48,6 +53,8 @@ class SeenPublisher:
     def open(self) -> None:
         self._registry.on_change.append(self._on_change)
         self._on_change(self._registry.view)
+        if self._node.has_unlisted:
+            self._changed.set()
         self._task = asyncio.create_task(self._run(), name="registry seen")
 
     async def close(self) -> None:
@@ -65,7 +72,7 @@ class SeenPublisher:
 
     async def _run(self) -> None:
         while True:
-            await self._changed.wait()
+            await self._wait()
             self._changed.clear()
             view = self._registry.view
             await self._node.complete()
@@ -74,13 +81,22 @@ class SeenPublisher:
             except LeaseGone:
                 return  # the lease's keeper gets the same error
             except CoordinationError as error:
-                _log.info("not published yet which subscriptions the node goes by", error=str(error))
+                level = _log.warning if isinstance(error, Denied) else _log.info
+                level("not published yet which subscriptions the node goes by", error=str(error))
                 self._changed.set()
                 await asyncio.sleep(_PAUSE_S)
             else:
                 self._seen = view.revision
 
+    async def _wait(self) -> None:
+        """Wait for a change; or, while the registry lacks a subscription, until it is time to look for it again."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_AGAIN_S if self._node.has_unlisted else None):
+                await self._changed.wait()
+
     async def _write(self, revision: int) -> None:
+        if revision == self._seen:
+            return
         if revision:
             await self._coordination.put(self._key, encode(SeenRecord(revision=revision)), self._lease)
         else:

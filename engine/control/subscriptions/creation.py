@@ -12,6 +12,7 @@ docs/adr/0045-subscriptions.md gives the reasons.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -22,7 +23,7 @@ from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.subscriptions import registry
 from evenlane.engine.cluster.subscriptions.registry import Subscription
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
-from evenlane.engine.control.subscriptions.first_records import begin_logs, mark_logs
+from evenlane.engine.control.subscriptions.first_records import begin_logs, find_unmarked, mark_logs
 from evenlane.engine.control.subscriptions.living_nodes import describe_nodes, find_older, name_some
 from evenlane.engine.control.subscriptions.project_patterns import check_patterns
 from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 LIMIT_S = 30.0
+_POLL_S = 0.2
 
 
 class Stores(NamedTuple):
@@ -161,21 +163,32 @@ class SubscriptionCreation:
     # ---- those who remove
 
     async def _keep_removers(self, revision: int, since: int, marked: frozenset[int], *, began: bool) -> frozenset[int]:
-        """Wait until nobody removes messages by a registry before `revision`, and nobody can begin to: the logs of
-        partitions without an owner are marked. `marked` are those of before, and the result those of now.
+        """Wait until nobody removes messages by a registry before `revision`, and nobody can begin to: each settle log
+        says that there are subscriptions. Its owner writes that; the logs of partitions without an owner are marked.
+        `marked` are those of before, and the result those of now.
 
-        An older node may have come after the owner keys were read, so all is looked at again after each mark.
+        An older node may have come after the owner keys were read, so all is looked at again after each mark. An owner
+        may end before it has written anything, so that the logs themselves are read at last.
         """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._limit_s
         while True:
             found = await self._removers.wait(revision, self._limit_s)
             if found.older:
                 await self._give_up(since, found.older, began=began)
             if found.late:
                 raise self._not_ready(found)
-            missing = found.unowned - marked
-            if not missing:
+            if missing := found.unowned - marked:
+                marked |= missing - await mark_logs(self._stores.shared, missing)
+                continue
+            partitions = range(self._config.partitions)
+            unmarked = await find_unmarked(self._stores.shared, names.cluster_name(self._env), partitions)
+            if not unmarked:
                 return marked
-            marked |= missing - await mark_logs(self._stores.shared, missing)
+            if loop.time() >= end:
+                raise self._not_ready(found._replace(late=dict.fromkeys(unmarked, "")))
+            marked -= unmarked
+            await asyncio.sleep(_POLL_S)
 
     async def _find_older(self, known: Known) -> list[str]:
         clusters = [names.cluster_name(self._env, each) for each in ("", *sorted(known))]
@@ -187,7 +200,7 @@ class SubscriptionCreation:
             await self._deletion.take_back(since)
             raise self._older_release(older)
         goes_on = hint(f"subscriptions create {self._name}", self._env)
-        raise EvenlaneError(f"{self._older_release(older)}; then {goes_on} goes on")
+        raise EvenlaneError(f"{self._older_release(older)}; then {goes_on} resumes the creation")
 
     def _older_release(self, older: Sequence[str]) -> EvenlaneError:
         runs = "runs an older release" if len(older) == 1 else "run older releases"
@@ -203,7 +216,7 @@ class SubscriptionCreation:
         who = " and ".join([*([describe_nodes(late)] if late else []), *([owners] if of else [])])
         has = "hasn't" if len(late) + bool(of) == 1 else "haven't"
         return EvenlaneError(
-            f"subscription {self._name!r} of environment {self._env!r} isn't created yet: {who} {has} taken note of it"
+            f"subscription {self._name!r} of environment {self._env!r} isn't created yet: {who} {has} acknowledged it"
             f" within {self._limit_s:g} s; until then no message is removed from the streams, and"
-            f" {hint(f'subscriptions create {self._name}', self._env)} goes on"
+            f" {hint(f'subscriptions create {self._name}', self._env)} resumes the creation"
         )

@@ -10,7 +10,7 @@ from evenlane.engine.base.names import LANE_KINDS, SHARED_KINDS, LaneId
 from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import LogMoved
 from evenlane.engine.core.records import settle_record
-from evenlane.engine.core.records.settle_record import SHARED_VERSION, SettleRecord
+from evenlane.engine.core.records.settle_record import SHARED_VERSION, UNOWNED_EPOCH, SettleRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -43,6 +43,19 @@ async def mark_logs(store: Store, partitions: Iterable[int]) -> frozenset[int]:
     return frozenset(moved)
 
 
+async def find_unmarked(store: Store, cluster: str, partitions: Iterable[int]) -> frozenset[int]:
+    """Return the partitions that have a settle log whose last record isn't of `SHARED_VERSION`. Raises Lost."""
+    found: set[int] = set()
+
+    async def look(lane: LaneId) -> None:
+        raw = await store.read_last_record(lane, cluster)
+        if raw is None or _version_of(raw) != SHARED_VERSION:
+            found.add(lane.partition)
+
+    await _each_lane(partitions, SHARED_KINDS, look)
+    return frozenset(found)
+
+
 async def begin_logs(shared: Store, own: Store, partitions: Iterable[int]) -> None:
     """Give each settle log of a new subscription (`own`) its first record, unless it has one. Raises Lost, Refused."""
 
@@ -63,7 +76,7 @@ def make_mark(log: Sequence[bytes], state: LaneState) -> SettleRecord | None:
     folded = fold(log)
     if not folded.created:  # nobody has ever owned the lane, unless its log was lost with what was removed
         return SettleRecord(
-            SHARED_VERSION, 0, 0, state.created, state.last, state.at, 0, b"", clean=state.first <= 1
+            SHARED_VERSION, UNOWNED_EPOCH, 0, state.created, state.last, state.at, 0, b"", clean=state.first <= 1
         )  # fmt: skip
     return SettleRecord(
         SHARED_VERSION, folded.epoch, folded.number, folded.created, folded.high, folded.high_at,

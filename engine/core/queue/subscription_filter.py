@@ -24,8 +24,10 @@ class SubscriptionFilter:
         return not self.projects or any(matches(pattern, project) for pattern in self.projects)
 
     def takes_delayed(self, headers: bytes, at: int) -> bool:
-        """Whether it gets a message of a delay stream, which arrived at `at` (unix ns)."""
-        return read_instant(headers, h.DUE, at) >= self.since and not is_of_another(headers)
+        """Whether it gets a message of a delay stream, which arrived at `at` (unix ns). One that was due before it
+        arrived is due at its arrival.
+        """
+        return max(read_instant(headers, h.DUE, at), at) >= self.since and not is_of_another(headers)
 
 
 ALL_MESSAGES = SubscriptionFilter()

@@ -30,6 +30,10 @@ from evenlane.engine.errors import ConfigError
 VERSION = 1
 SHARED_VERSION = 2
 """The version of records as long as there are named subscriptions; also the newest one that this release reads."""
+UNOWNED_EPOCH = 1
+"""The epoch of a record in the log of a lane that nobody has owned yet, below that of any owner. (It isn't 0, because a
+reader skips a record of an unknown version under epoch 0.)
+"""
 _Whole: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _Epoch: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]  # the range of base plus revision
 

@@ -39,6 +39,11 @@ class RegistryAdoption:
         """Plan no more removals, and cut no more records of settle logs, by an older view."""
         self._bound.adopt(view)
 
+    @property
+    def has_unlisted(self) -> bool:
+        """Whether the node counts subscriptions that the registry doesn't list; `complete` looks for them again."""
+        return self._bound.has_unlisted
+
     async def complete(self) -> None:
         """Return once all removals that were planned by an older view have ended, and the log of each lane that this
         node has owned since has a record that was cut by the adopted one. What only a deleted subscription held is then

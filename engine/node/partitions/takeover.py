@@ -124,7 +124,7 @@ def _check_owner(
     if log.epoch == lane.epoch and log.lease == lane.lease and repeated:
         return
     is_known = known is None or any(each.epoch == log.epoch and is_same_lease(each.lease, log.lease) for each in known)
-    if log.epoch >= lane.epoch or not (log.epoch == 0 or is_known or clean):
+    if log.epoch >= lane.epoch or not (log.epoch <= settle_record.UNOWNED_EPOCH or is_known or clean):
         raise UnknownEpoch(
             f"{lane.id.kind} {lane.id.partition} had an owner of epoch {log.epoch}, which etcd no longer knows"
             f" (the new owner's is {lane.epoch})",

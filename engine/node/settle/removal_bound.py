@@ -40,9 +40,7 @@ class RemovalBound:
         """
         before = self.view.list_others(self._cluster) or ()
         self.view = view
-        listed = view.list_others(self._cluster)
-        if listed is not None:
-            self._unlisted = self._unlisted.union(before).difference(listed)
+        self._unlisted = self._unlisted.union(before).difference(view.list_others(self._cluster) or ())
 
     async def recall(self) -> None:
         """Take all clusters into account that had settle logs when the node has prepared its streams. Raises Lost."""
@@ -50,6 +48,11 @@ class RemovalBound:
             self._unlisted = (await self._store.find_clusters()).difference(
                 [self._cluster], self.view.list_others(self._cluster) or ()
             )
+
+    @property
+    def has_unlisted(self) -> bool:
+        """Whether the node counts subscriptions that the registry doesn't list."""
+        return bool(self._unlisted)
 
     async def check_unlisted(self) -> frozenset[str]:
         """Look up whether the clusters that the registry doesn't list still have settle logs. Returns those that do.

@@ -150,7 +150,7 @@ class StreamTruncator:
         for start in range(0, len(sequences), _DELETES_AT_ONCE):
             part = sequences[start : start + _DELETES_AT_ONCE]
             await self._limiter.acquire(len(part))
-            if not self._is_same(lane, generation):
+            if not self._is_same(lane, generation) or not self._trust.is_held():
                 return
             await asyncio.gather(*(self._store.delete(lane.id, sequence) for sequence in part))
             if lane.generation != generation:

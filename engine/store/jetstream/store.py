@@ -166,13 +166,13 @@ class JetStreamStore:
 
     async def create_own_streams(self) -> None:
         assert names.subscription_of(self._cluster), "the streams of the unnamed subscription are created by `prepare`"
-        present = await await_call(streams.read_configs(self._connection))
-        await self._ensure(self._configs.adapt(present).list_own())
+        listing = await await_call(streams.list_streams(self._connection))
+        await self._ensure(self._configs.adapt(listing.configs).list_own())
 
     async def find_clusters(self, *, again: bool = False) -> frozenset[str]:
         if again:
-            found = await await_call(streams.read_configs(self._connection))
-            self._clusters = names.find_clusters(names.env_of(self._cluster), found)
+            listing = await await_call(streams.list_streams(self._connection))
+            self._clusters = names.find_clusters(names.env_of(self._cluster), listing.names)
         return self._clusters
 
     async def delete_own_streams(self) -> None:

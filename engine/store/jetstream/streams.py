@@ -32,6 +32,17 @@ _INFO_S, _PAUSE_S = 1.0, 0.05  # a request's time to be answered, and the pause 
 _FREE_FOR_METER = ("max_age", "max_msgs", "max_bytes", "discard")
 
 
+class StreamListing(NamedTuple):
+    """The configs of streams by name, and the names of those whose leader doesn't answer at the moment."""
+
+    configs: dict[str, dict[str, Any]]
+    silent: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.silent.union(self.configs)
+
+
 class Ensured(NamedTuple):
     """The replicas of the streams that were asked for, and the names of all streams that existed before."""
 
@@ -50,7 +61,8 @@ async def ensure(
 
     Those of `required` are only checked: for the first that is missing, raises `missing_error(its name)`.
     """
-    present = await read_configs(connection)
+    listing = await list_streams(connection)
+    present = listing.configs
     for config in required:
         if config["name"] not in present:
             raise missing_error(config["name"])
@@ -74,7 +86,7 @@ async def ensure(
         config["name"]: int(present.get(config["name"], config).get("num_replicas", 1))
         for config in (*required, *desired)
     }
-    return Ensured(replicas, frozenset(present))
+    return Ensured(replicas, listing.names)
 
 
 async def remove(connection: Connection, name: str) -> None:
@@ -181,13 +193,15 @@ async def _list_page(connection: Connection, offset: int) -> StreamPage:
     return await connection.api_as(StreamPage, "STREAM.LIST", {"offset": offset}, timeout=_LIST_S)
 
 
-async def read_configs(connection: Connection) -> dict[str, dict[str, Any]]:
-    """The configs of all streams, by name. Raises ApiError, TimeoutError, Disconnected."""
+async def list_streams(connection: Connection) -> StreamListing:
+    """List all streams. Raises ApiError, TimeoutError, Disconnected."""
     found: dict[str, dict[str, Any]] = {}
+    silent: set[str] = set()
     listed = 0
     while True:
         page = await _list_page(connection, listed)
         listed += len(page.entries or ())
         found |= {stream.name: stream.config for stream in page.streams}
+        silent.update(page.missing or ())
         if listed >= page.total or not page.entries:
-            return found
+            return StreamListing(found, frozenset(silent))

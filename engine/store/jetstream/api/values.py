@@ -116,6 +116,7 @@ class StreamPage(msgspec.Struct):
 
     total: _Number
     entries: list[Any] | None = msgspec.field(name="streams", default=None)
+    missing: list[str] | None = None  # exist, but their leader doesn't answer
 
     @property
     def streams(self) -> list[StreamInfo]:

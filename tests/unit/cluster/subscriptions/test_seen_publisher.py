@@ -31,12 +31,15 @@ class FakeNode:
         self.adopted: list[int] = []
         self.ready = asyncio.Event()
         self.ready.set()
+        self.has_unlisted = False
+        self.completed = 0
 
     def adopt(self, view: RegistryView) -> None:
         self.adopted.append(view.revision)
 
     async def complete(self) -> None:
         await self.ready.wait()
+        self.completed += 1
 
 
 class World:

@@ -8,7 +8,7 @@ from evenlane.engine.core.lane.lane import Lane
 from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.records import settle_record
-from evenlane.engine.core.records.settle_record import SettleRecord
+from evenlane.engine.core.records.settle_record import SHARED_VERSION, UNOWNED_EPOCH, SettleRecord
 from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
 from evenlane.engine.node.partitions.takeover import recover
 from tests.support.subscription_world import ENV, SubscriptionWorld
@@ -145,3 +145,11 @@ async def test_log_that_another_process_writes_is_named(world):
     await store.open()
     assert {1} == await mark_logs(store, [1])
     await store.close()
+
+
+def test_release_before_doesnt_skip_the_mark_of_a_lane_that_nobody_has_owned():
+    """L, K10: that release raises UnknownVersion only for a record whose epoch is above 0."""
+    mark = make_mark([], LaneState("s", 1, 0, 0))
+    assert mark is not None
+    assert (SHARED_VERSION, UNOWNED_EPOCH) == (mark.version, mark.epoch)
+    assert UNOWNED_EPOCH > 0

@@ -24,6 +24,7 @@ def test_delayed_messages_are_taken_from_the_time_of_creation_on():
     due = [h.encode({h.DUE: str(at)}) for at in (_CREATED - 1, _CREATED)]
     assert [False, True] == [chosen.takes_delayed(headers, _CREATED - 9) for headers in due]
     assert [False, True] == [chosen.takes_delayed(b"", at) for at in (_CREATED - 1, _CREATED)]
+    assert chosen.takes_delayed(due[0], _CREATED), "it was put later"
     assert ALL_MESSAGES.takes_delayed(b"", 0)
 
 

@@ -92,6 +92,27 @@ async def test_registry_that_cant_be_read_holds_everything() -> None:
         await world.all_gone()
 
 
+async def test_repair_of_the_registry_forgets_nobody() -> None:
+    """L, K10: the registry can't be read, and is deleted then. What a subscription that was in it needs stays."""
+    async with World() as world:
+        audit = world.new_store(AUDIT)
+        await audit.open()
+        await audit.create_own_streams()
+        node = await start(world)
+        await world.put_many(5)
+        await until(lambda: len(world.handled) == 5 and is_durable(node))
+        for view in (UNREADABLE, NONE):
+            node.registry.adopt(view)
+            await node.registry.complete()
+        assert node.registry.has_unlisted
+        lane = node.partitions[world.partition_of(0)].lane
+        looked = lane.removal.last_purge
+        await until(lambda: lane.removal.last_purge > looked, 15, "it to ask again whether something may go")
+        await until(lambda: not node.settler.truncator.tasks.by_lane)
+        assert world.waiting() == 5
+        await audit.close()
+
+
 async def test_what_was_held_goes_with_the_subscription() -> None:
     """K10: deletion frees what only the deleted subscription held."""
     async with World() as world:
