@@ -40,7 +40,7 @@ Etcd = Annotated[str | None, typer.Option("--etcd", metavar="HOST:PORT[,...]", h
 Env = Annotated[str | None, typer.Option("--env", metavar="NAME", help="Environment, for example online.")]
 Subscription = Annotated[
     str | None,
-    typer.Option("--subscription", metavar="NAME", help="The subscription that it is about. Default: without a name."),
+    typer.Option("--subscription", metavar="NAME", help="Subscription to inspect. Default: the unnamed one."),
 ]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Settings file, in TOML.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

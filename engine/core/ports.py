@@ -169,6 +169,9 @@ class Store(Protocol):
         them; with `again`, as they are now. Raises Lost.
         """
 
+    async def find_missing_streams(self) -> list[str]:
+        """Which of `names.own_streams` don't exist. Raises Lost."""
+
     async def delete_own_streams(self) -> None:
         """Delete the streams of a named subscription, `names.own_streams`, as far as they exist. Raises Refused."""
 

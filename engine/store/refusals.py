@@ -30,4 +30,4 @@ def missing_stream(cluster: str, stream: str) -> ConfigError:
     """
     name = names.subscription_of(cluster)
     anew = hint(f"subscriptions create {name}", names.env_of(cluster))
-    return ConfigError(f"stream {stream} of subscription {name!r} is missing: {anew} makes it anew")
+    return ConfigError(f"stream {stream} of subscription {name!r} is missing: {anew} recreates it")

@@ -35,11 +35,12 @@ def _refused(registry: RegistryRecord | None) -> str:
 
 def test_subscription_that_isnt_there() -> None:
     """K10: the sentence lists those that are there; the node leaves nothing behind."""
+    lost = "if etcd has lost it, `evenlane subscriptions create audit --env online` restores it"
     there = "environment 'online' has no subscription 'audit': there is only the one without a name"
-    assert _refused(None) == there
+    assert _refused(None) == f"{there}; {lost}"
     others = {name: Subscription(state="active") for name in ("mail", "bill")}
     there = "environment 'online' has no subscription 'audit': there are bill, mail, and the one without a name"
-    assert _refused(RegistryRecord(subscriptions=others)) == there
+    assert _refused(RegistryRecord(subscriptions=others)) == f"{there}; {lost}"
 
 
 @pytest.mark.parametrize(("state", "verb"), [("creating", "create"), ("deleting", "delete")])
@@ -59,5 +60,5 @@ def test_registry_that_cant_be_read() -> None:
 def test_streams_that_are_missing() -> None:
     """K10: a node doesn't create its subscription's streams, which may have been deleted with it."""
     said = _refused(RegistryRecord(subscriptions={"audit": Subscription(state="active")}))
-    anew = "`evenlane subscriptions create audit --env online` makes it anew"
+    anew = "`evenlane subscriptions create audit --env online` recreates it"
     assert said == f"stream SETTLED_online_audit of subscription 'audit' is missing: {anew}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.subscriptions.client import SubscriptionStatus
 
-app = new_app("""Create, show and delete subscriptions: each gets all messages for itself.
+app = new_app("""Create, show and delete subscriptions: each receives every message.
 
     Example:
       evenlane subscriptions create audit
@@ -38,9 +38,9 @@ _Projects = Annotated[
 def create(given: CommonOptions, name: _Name, *, projects: _Projects = None, as_json: Json = False) -> None:
     """Create a subscription. It gets each message that is put after this command has ended.
 
-    All nodes must run, or be stopped, and none may have an older release. It takes a second; if a node is frozen or cut
-    off, until its lease has ended. If the command is broken off, no message is removed from the streams until it
-    is repeated, or the subscription is deleted.
+    No node may run an older release. It takes a second; if a node is frozen or cut off, until its lease has ended. If
+    the command is interrupted, no message is removed from the streams until it is repeated, or the subscription is
+    deleted.
 
     Example:
       evenlane subscriptions create audit
@@ -126,7 +126,7 @@ def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
 def delete(given: CommonOptions, name: _Name, *, yes: Yes = False, as_json: Json = False) -> None:
     """Delete a subscription, with its settle logs, retries and dead letters. Others lose nothing.
 
-    Its nodes must be stopped. If the command is broken off, repeating it completes the deletion.
+    Its nodes must be stopped. If the command is interrupted, repeating it completes the deletion.
 
     Example:
       evenlane subscriptions delete audit

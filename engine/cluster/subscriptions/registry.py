@@ -106,7 +106,8 @@ def check_active(view: RegistryView, env: str, name: str) -> Subscription:
     if known is None:
         raise EvenlaneError(f"the subscriptions in etcd ({registry_key(env)}) can't be read")
     if name not in known:
-        raise no_such_subscription(name, env, known)
+        restores = f"if etcd has lost it, {hint(f'subscriptions create {name}', env)} restores it"
+        raise EvenlaneError(f"{no_such_subscription(name, env, known)}; {restores}")
     if (state := known[name].state) != "active":
         verb = "create" if state == "creating" else "delete"
         ends = hint(f"subscriptions {verb} {name}", env)

@@ -66,13 +66,14 @@ class SubscriptionCreation:
     ) -> None:
         self._coordination, self._env, self._name = coordination, env, names.check_subscription(name)
         self._config, self._stores, self._limit_s = cluster_config, stores, limit_s
+        self._cluster = names.cluster_name(env, name)
         self._editor = RegistryEditor(coordination, env)
         self._removers = RemoverWatch(coordination, env, cluster_config.partitions)
         self._deletion = SubscriptionDeletion(coordination, env, name, stores.own)
 
     async def run(self, projects: Sequence[str] = ()) -> None:
-        """Create the subscription, or complete a creation that was broken off. `projects` are patterns; none: all
-        projects.
+        """Create the subscription, or complete a creation that was interrupted; of one that exists, create the streams
+        that are missing. `projects` are patterns; none: all projects.
 
         Raises EvenlaneError (ConfigError), without a change of the registry if the subscription can't be created;
         Lost, Refused, CoordinationError.
@@ -83,28 +84,28 @@ class SubscriptionCreation:
                 f"environment {self._env!r} has a max_queue_backlog, so it can't have subscriptions: NATS would refuse"
                 " puts because of messages that only a subscription still needs"
             )
+        missing = await self._stores.own.find_missing_streams()
         _, known = await self._editor.read()
-        self._with_entry(known, projects)
+        self._with_entry(known, projects, missing=missing)
+        has_logs, is_active = names.settled_stream(self._cluster) not in missing, _is_active(known.get(self._name))
         if older := await self._find_older(known):
             raise self._older_release(older)
         partitions = range(self._config.partitions)
         await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in SHARED_KINDS])
-        # If etcd has lost the subscription, its settle logs say how far it has come.
-        returned = names.cluster_name(self._env, self._name) in await self._stores.own.find_clusters(again=True)
         began, since = False, 0
 
         def begin(known: Known) -> Known | None:
             nonlocal began, since
-            changed = self._with_entry(known, projects, returned=returned)
+            changed = self._with_entry(known, projects, missing=missing)
             began, since = changed is not None, (changed or known)[self._name].since
             return changed
 
         revision = await self._editor.change(begin)
         await self._stores.own.create_own_streams()
-        began = began and not returned  # otherwise there is more to lose than this creation
+        began = began and not has_logs  # otherwise etcd has lost it, and there is more to lose than this creation
         marked = await self._keep_removers(revision, since, frozenset(), began=began)
         try:
-            await begin_logs(self._stores.shared, self._stores.own, partitions)
+            await begin_logs(self._stores.shared, self._stores.own, partitions, lost=is_active and not has_logs)
         except (Lost, Refused):
             _, known = await self._editor.read()
             self._activated(known, since)  # the streams are gone if somebody has deleted it meanwhile
@@ -114,9 +115,9 @@ class SubscriptionCreation:
 
     # ---- the registry
 
-    def _with_entry(self, known: Known, projects: Sequence[str], *, returned: bool = False) -> Known | None:
-        """The registry with the new entry; None if a creation that was broken off is to be completed. Raises
-        EvenlaneError if the subscription can't be created.
+    def _with_entry(self, known: Known, projects: Sequence[str], *, missing: Sequence[str]) -> Known | None:
+        """The registry with the new entry; None if a creation that was interrupted is to be completed, or if some of
+        its streams are `missing`. Raises EvenlaneError if the subscription can't be created.
         """
         found = known.get(self._name)
         if found is None:
@@ -131,10 +132,10 @@ class SubscriptionCreation:
                     state="creating",
                     since=self._stores.shared.now(),
                     projects=[*dict.fromkeys(projects)],
-                    returned=returned,
+                    returned=names.settled_stream(self._cluster) not in missing,
                 ),
             }
-        if found.state == "active":
+        if found.state == "active" and not missing:
             raise EvenlaneError(f"environment {self._env!r} already has a subscription {self._name!r}")
         if found.state == "deleting":
             raise EvenlaneError(
@@ -220,3 +221,7 @@ class SubscriptionCreation:
             f" within {self._limit_s:g} s; until then no message is removed from the streams, and"
             f" {hint(f'subscriptions create {self._name}', self._env)} resumes the creation"
         )
+
+
+def _is_active(found: Subscription | None) -> bool:
+    return found is not None and found.state == "active"

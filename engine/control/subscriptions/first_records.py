@@ -56,11 +56,14 @@ async def find_unmarked(store: Store, cluster: str, partitions: Iterable[int]) -
     return frozenset(found)
 
 
-async def begin_logs(shared: Store, own: Store, partitions: Iterable[int]) -> None:
-    """Give each settle log of a new subscription (`own`) its first record, unless it has one. Raises Lost, Refused."""
+async def begin_logs(shared: Store, own: Store, partitions: Iterable[int], *, lost: bool = False) -> None:
+    """Give each settle log of a subscription (`own`) its first record, unless it has one. `lost`: the subscription
+    isn't new, and its settle logs were lost. Raises Lost, Refused.
+    """
 
     async def begin(lane: LaneId) -> None:
-        record = make_first_record(lane, await (own if lane.kind == "again" else shared).state(lane))
+        state = await (own if lane.kind == "again" else shared).state(lane)
+        record = make_first_record(lane, state, lost=lost)
         with contextlib.suppress(LogMoved):  # another creator has written it
             await own.append_log(lane, settle_record.encode(record), 0)
 
@@ -84,12 +87,13 @@ def make_mark(log: Sequence[bytes], state: LaneState) -> SettleRecord | None:
     )  # fmt: skip
 
 
-def make_first_record(lane: LaneId, state: LaneState) -> SettleRecord:
-    """Return the first record of a subscription that begins with the next message. A delayed message reaches each
-    subscription that exists when it is due, so a delay stream has no watermark. Nothing can have been in flight yet.
+def make_first_record(lane: LaneId, state: LaneState, *, lost: bool = False) -> SettleRecord:
+    """Return the first record of a subscription that begins with the next message; of one whose logs were lost, with
+    the first message that there is. A delayed message reaches each subscription that exists when it is due, so a delay
+    stream has no watermark. Of a new one, nothing can have been in flight yet.
     """
-    watermark = state.last if lane.kind == "lanes" else 0
-    return SettleRecord(SHARED_VERSION, 0, 0, state.created, state.last, state.at, watermark, b"", clean=True)
+    watermark = 0 if lane.kind != "lanes" else state.first - 1 if lost else state.last
+    return SettleRecord(SHARED_VERSION, 0, 0, state.created, state.last, state.at, watermark, b"", clean=not lost)
 
 
 def _version_of(raw: bytes) -> int:

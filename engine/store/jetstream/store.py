@@ -175,6 +175,10 @@ class JetStreamStore:
             self._clusters = names.find_clusters(names.env_of(self._cluster), listing.names)
         return self._clusters
 
+    async def find_missing_streams(self) -> list[str]:
+        listing = await await_call(streams.list_streams(self._connection))
+        return [name for name in names.own_streams(self._cluster) if name not in listing.names]
+
     async def delete_own_streams(self) -> None:
         for stream in names.own_streams(self._cluster):
             await await_call(streams.remove(self._connection, stream))

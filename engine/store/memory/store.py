@@ -92,6 +92,10 @@ class MemoryStore:
         del again  # it costs nothing
         return await self._read(lambda: names.find_clusters(names.env_of(self._cluster), self.server.list_streams()))
 
+    async def find_missing_streams(self) -> list[str]:
+        own = names.own_streams(self._cluster)
+        return await self._read(lambda: [name for name in own if self.server.find(name) is None])
+
     async def delete_own_streams(self) -> None:
         await self._read(lambda: self.server.delete(*names.own_streams(self._cluster)))
 

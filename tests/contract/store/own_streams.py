@@ -38,7 +38,7 @@ class OwnStreamContract:
         async with audit(world, create=False) as store:
             said = (
                 f"stream SETTLED_{world.env}_audit of subscription 'audit' is missing:"
-                f" `evenlane subscriptions create audit --env {world.env}` makes it anew"
+                f" `evenlane subscriptions create audit --env {world.env}` recreates it"
             )
             with pytest.raises(ConfigError) as failed:
                 await store.prepare([LANE, LATER, AGAIN])
@@ -59,8 +59,10 @@ class OwnStreamContract:
             await store.append_log(AGAIN, b"1", 0)
             await store.put(names.dead_subject(f"{world.env}_audit", "acme"), b"", b"")
             assert {} == await world.store.counts(names.DEAD)
+            assert [] == await store.find_missing_streams()
             await store.delete_own_streams()
             await store.delete_own_streams()
+            assert [*names.own_streams(f"{world.env}_audit")] == await store.find_missing_streams()
             with pytest.raises(ConfigError, match="is missing"):
                 await store.prepare([])
             await store.create_own_streams()

@@ -140,3 +140,18 @@ async def test_subscription_that_etcd_has_lost_returns(world):
     assert before == await world.log(LANE, CLUSTER)
     found = (await world.known())[NAME]
     assert ("active", 0) == (found.state, found.due_from)
+
+
+async def test_streams_that_are_missing_are_created_again(world):
+    """L, K10: somebody has deleted them. The subscription then gets all messages that there are; nothing of them was
+    removed, since nobody knew what it had settled.
+    """
+    await world.put(LANE, 3)
+    await world.creation().run(["acme"])
+    await world.put(LANE, 4)
+    await world.own.delete_own_streams()
+    await world.creation().run(["acme"])
+    assert {True} == world.has_own_streams()
+    assert [0] == [each.watermark for each in await world.log(LANE, CLUSTER)]
+    with pytest.raises(EvenlaneError, match="already has a subscription 'audit'"):
+        await world.creation().run()
