@@ -162,8 +162,8 @@ class Terminal:
             self._run(step)
 
     def _begin(self, step: Step) -> None:
-        self._begun += 1
         output = self._folder / f"output-{self._begun}"
+        self._begun += 1
         with output.open("wb") as out:
             process = subprocess.Popen(
                 ["bash", "-c", self._own(step.command)], cwd=self._folder, env=self._environ(), start_new_session=True,
