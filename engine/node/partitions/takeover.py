@@ -124,7 +124,8 @@ def _check_owner(
     if log.epoch == lane.epoch and log.lease == lane.lease and repeated:
         return
     is_known = known is None or any(each.epoch == log.epoch and is_same_lease(each.lease, log.lease) for each in known)
-    if log.epoch >= lane.epoch or not (log.epoch <= settle_record.UNOWNED_EPOCH or is_known or clean):
+    is_unowned = log.number == 0  # owners number their records from 1 on
+    if log.epoch >= lane.epoch or not (is_unowned or is_known or clean):
         raise UnknownEpoch(
             f"{lane.id.kind} {lane.id.partition} had an owner of epoch {log.epoch}, which etcd no longer knows"
             f" (the new owner's is {lane.epoch})",
