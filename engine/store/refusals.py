@@ -29,5 +29,5 @@ def missing_stream(cluster: str, stream: str) -> ConfigError:
     been deleted.
     """
     name = names.subscription_of(cluster)
-    anew = hint(f"subscriptions create {name}", names.env_of(cluster))
-    return ConfigError(f"stream {stream} of subscription {name!r} is missing: {anew} recreates it")
+    create = hint(f"subscriptions create {name}", names.env_of(cluster))
+    return ConfigError(f"stream {stream} of subscription {name!r} is missing: {create} recreates it")

@@ -167,7 +167,7 @@ class DoneRecord(Record, frozen=True, kw_only=True):
 
 
 class SeenRecord(Record, frozen=True, kw_only=True):
-    """`seen/<id>`, under the node's lease: the revision of the newest registry of subscriptions that the node goes by.
+    """`seen/<id>`, under the node's lease: the revision of the newest registry of subscriptions that the node follows.
     It removes nothing more by an older one, and all its settle logs say so.
     """
 

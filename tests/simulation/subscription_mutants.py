@@ -62,7 +62,7 @@ def _logs_unread() -> Iterator[None]:
 
 @contextmanager
 def _no_adoption() -> Iterator[None]:
-    """An owner says that it goes by a new registry, and removes by the one of its start. A creation takes its word."""
+    """An owner says that it follows a new registry, and removes by the one of its start. A creation takes its word."""
     real = RegistryAdoption.adopt
     begun = "begun"
 

@@ -134,7 +134,7 @@ class SubscriptionWorld:
         return await self.etcd.put(key, encode(OwnerRecord(id=node)), lease)
 
     async def see(self, node: str, lease: int, revision: int) -> None:
-        """A node goes by the registry: its settle logs say so, and then its key."""
+        """A node follows the registry: its settle logs say so, and then its key."""
         await self.write_as_owner()
         await self.etcd.put(names.key(ENV, "seen", node), encode(SeenRecord(revision=revision)), lease)
 
@@ -159,7 +159,7 @@ class SubscriptionWorld:
             await self.shared.append_log(lane, settle_record.encode(record), position, checkpoint=record.checkpoint)
 
     async def write_as_owner(self) -> None:
-        """Write what an owner writes that goes by a registry: a record of version 2 in each settle log."""
+        """Write what an owner writes that follows a registry: a record of version 2 in each settle log."""
         await mark_logs(self.shared, range(PARTITIONS))
 
     def has_own_streams(self) -> set[bool]:

@@ -57,7 +57,7 @@ class _Unwritten(NamedTuple):
 
 class OwnerKeys:
     """Manages owner keys for one session, under one lease. `concurrency` limits concurrent transactions; `registry()`
-    returns the registry of subscriptions that the node goes by.
+    returns the registry of subscriptions that the node follows.
 
     A partition is identified by its number and `created`, the create-revision of its owner key; its epoch is `created`
     plus the base of its claim. Invariants: `_claims` has this node's last claim of a partition, successful or not;
@@ -138,7 +138,7 @@ class OwnerKeys:
     # ---- transactions
 
     async def claim(self, partition: int, plan_revision: int) -> int:
-        """Create the owner key if it doesn't exist, the node's plan has this mod-revision, and the node goes by the
+        """Create the owner key if it doesn't exist, the node's plan has this mod-revision, and the node follows the
         newest registry of subscriptions. Returns the create-revision, 0 if the claim was refused. Raises WentBack,
         LeaseGone, CoordinationError, NewerFormat.
         """

@@ -1,4 +1,4 @@
-"""Has a node go by each new registry of subscriptions, and then says so in etcd."""
+"""Has a node follow each new registry of subscriptions, and then says so in etcd."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Adopter(Protocol):
 
 
 class SeenPublisher:
-    """Writes `seen/<node>` under a node's `lease`: nothing that the node does goes by an older registry. Call `open`
+    """Writes `seen/<node>` under a node's `lease`: nothing that the node does follows an older registry. Call `open`
     when the node is registered, `close` before it stops.
 
     Invariant: `_seen` is the revision in etcd, 0 if there is none.
@@ -82,7 +82,7 @@ class SeenPublisher:
                 return  # the lease's keeper gets the same error
             except CoordinationError as error:
                 level = _log.warning if isinstance(error, Denied) else _log.info
-                level("not published yet which subscriptions the node goes by", error=str(error))
+                level("not published yet which subscriptions the node follows", error=str(error))
                 self._changed.set()
                 await asyncio.sleep(_PAUSE_S)
             else:

@@ -2,7 +2,7 @@
 
 1. Its entry in the registry has the state `creating`.
 2. Its streams exist.
-3. Every process that removes messages goes by this registry, and owners of older releases are kept out.
+3. Every process that removes messages follows this registry, and owners of older releases are kept out.
 4. Its settle logs have their first records: they say where it begins.
 5. The entry has the state `active`.
 

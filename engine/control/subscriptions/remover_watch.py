@@ -1,4 +1,4 @@
-"""Waits until every process that removes messages goes by a new registry of subscriptions."""
+"""Waits until every process that removes messages follows a new registry of subscriptions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POLL_S = 0.2
 
 
 class RemoverState(NamedTuple):
-    """The removers as of one moment: the partitions without an owner, the owners that may still go by an older
+    """The removers as of one moment: the partitions without an owner, the owners that may still follow an older
     registry (by partition; "" if the owner key can't be read), and the nodes of older releases.
     """
 
@@ -33,7 +33,7 @@ class RemoverWatch:
         self._coordination, self._cluster, self._partitions = coordination, names.cluster_name(env), partitions
 
     async def wait(self, revision: int, limit_s: float) -> RemoverState:
-        """Wait until no owner goes by a registry before `revision`, until a node of an older release is there, or for
+        """Wait until no owner follows a registry before `revision`, until a node of an older release is there, or for
         at most `limit_s` seconds. Raises CoordinationError.
         """
         loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ class RemoverWatch:
             await asyncio.sleep(min(_POLL_S, max(0.0, end - loop.time())))
 
     async def look(self, revision: int) -> RemoverState:
-        """Read the owner keys first: whoever claims a partition later compares the registry in its transaction."""
+        """Read the owner keys first: an owner that claims later compares the registry in its transaction."""
         owned = await self._list_owners()
         seen = await self._list("seen") if owned else {}
         late = {

@@ -1,4 +1,4 @@
-"""Makes a node go by a new registry of subscriptions, and finds out when nothing goes by an older one any more."""
+"""Makes a node follow a new registry of subscriptions, and finds out when nothing follows an older one any more."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class RemovalBound:
 
     @property
     def is_publisher(self) -> bool:
-        """Whether the owners of another cluster remove the messages, and go by the settle logs of this one."""
+        """Whether the owners of another cluster remove the messages, and follow the settle logs of this one."""
         return not self.view.is_remover(self._cluster)
 
     async def find_watermark(self, lane: Lane) -> int:

@@ -1,7 +1,7 @@
 """Writes settle logs: one guarded append per dirty lane and interval. Then the truncator removes what is durable.
 
-If the owners of another cluster remove the messages, they go by the watermarks in these logs. So when a lane has become
-idle, an empty record follows, because the last one has the watermark of before its own messages.
+If the owners of another cluster remove the messages, they follow the watermarks in these logs. Once a lane is idle,
+the settler appends an empty record, because the watermark in the last record lies before that record's own messages.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class StreamConfigs(NamedTuple):
 
     def adapt(self, present: Mapping[str, Mapping[str, Any]]) -> StreamConfigs:
         """These configs with the settings of the unnamed subscription's streams, as far as they are among those that
-        are `present`: whoever creates a subscription may have other settings than the nodes.
+        are `present`: the creator of a subscription may have other settings than the nodes.
         """
         env = names.env_of(self.cluster)
         log, dead, meter = (

@@ -127,7 +127,7 @@ def test_streams_and_keys_come_and_go(subscriptions, servers, env, by_hand):
 
 
 async def test_node_takes_note_of_a_creation(env, servers, evenlane_in_thread):
-    """K10: the command ends once the owners of all partitions go by the new registry."""
+    """K10: the command ends once the owners of all partitions follow the new registry."""
     settings = load({"env": env, "nats": servers.nats.url, "etcd": servers.etcd.endpoint}).settings
     etcd = EtcdCoordination(settings.etcd)
     async with running_engine(settings, lambda _message: None) as engine:

@@ -94,7 +94,7 @@ async def test_watch_reports_each_change_and_comes_back(etcd: MemoryCoordination
 
 
 async def test_claim_by_an_older_registry_is_refused(etcd: MemoryCoordination) -> None:
-    """L, K10: an owner key that is newer than the registry belongs to an owner that goes by it (study, test 2)."""
+    """L, K10: an owner key that is newer than the registry belongs to an owner that follows it (study, test 2)."""
     view = RegistryView()
     lease = await etcd.grant(60)
     plan = await etcd.put(names.key("online", "plan", "a"), encode(PlanRecord(generation=1, partitions=[0, 1, 2])))

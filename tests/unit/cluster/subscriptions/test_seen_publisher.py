@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KEY, SEEN = registry_key("online"), names.key("online", "seen", "a")
 RECORD = encode(RegistryRecord())
-UNPUBLISHED = "not published yet which subscriptions the node goes by"
+UNPUBLISHED = "not published yet which subscriptions the node follows"
 
 
 class FakeNode:
@@ -78,7 +78,7 @@ async def test_nothing_is_written_without_subscriptions() -> None:
 
 
 async def test_node_says_what_it_has_seen_once_that_is_carried_out() -> None:
-    """K10: a creation waits for that. The node goes by the new registry at once."""
+    """K10: a creation waits for that. The node follows the new registry at once."""
     async with World().open() as world:
         world.node.ready.clear()
         revision = await world.etcd.put(KEY, RECORD)

@@ -107,7 +107,7 @@ async def test_takeover_after_more_puts_is_the_same(log, purged):
 
 @pytest.mark.parametrize("log", [log for log in LOGS if LOGS[log] and LOGS[log] != [None]])
 def test_log_says_the_same(log):
-    """K10: also to whoever looks for the last owner, or for the number of its last append."""
+    """K10: also to a reader that looks for the last owner, or for the number of its last append."""
     raw = [b"\xc1" if each is None else settle_record.encode(_named(each)) for each in LOGS[log]]
     mark = make_mark(raw, LaneState("s", 1, 12, 5))
     assert mark is not None

@@ -26,7 +26,7 @@ NONE = RegistryView()
 
 
 async def start(world: World, handler: Any = None, cluster: str = "online", view: RegistryView = VIEW) -> Node:
-    """A node of this cluster that owns all partitions, and goes by this registry."""
+    """A node of this cluster that owns all partitions, and follows this registry."""
     store = world.new_store(cluster)
     await store.open()
     if cluster != "online":
@@ -154,7 +154,7 @@ async def test_subscription_that_only_etcd_has_lost_still_counts() -> None:
 
 
 async def test_log_of_another_stream_settles_nothing() -> None:
-    """L, K10: not if the stream was made anew, and not if it was rolled back since the record was written; not even
+    """L, K10: not if the stream was created again, and not if it was rolled back since the record was written; not even
     after a record about this stream.
     """
     async with World() as world:
