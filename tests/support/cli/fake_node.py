@@ -15,6 +15,7 @@ signals in `<ID>.lives` and `<ID>.signals`.
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -46,6 +47,10 @@ def _on_signal(number: int, _frame: object) -> None:
         sys.exit(0)
 
 
+# `signal.pause` would sleep through a signal that comes right before it.
+wakeup, _waker = socket.socketpair()
+_waker.setblocking(False)
+signal.set_wakeup_fd(_waker.fileno(), warn_on_full_buffer=False)
 script = (_FOLDER / _FLAGS["node"]).read_text().splitlines()
 word, *code = script[min(_lived(), len(script) - 1)].split()
 deaf = word == "deaf"
@@ -79,4 +84,4 @@ if word == "thread":
     threading.Thread(target=lambda: time.sleep(3600), daemon=True).start()
     ctypes.CDLL(None).pthread_exit(None)
 while True:
-    signal.pause()
+    wakeup.recv(1)
