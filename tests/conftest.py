@@ -45,8 +45,10 @@ def pytest_configure() -> None:
     """Restore the default of SIGINT. A shell ignores it in background processes, and so would the processes of tests,
     some of which are ended by it.
 
-    Let Java start and compile fast instead of run fast, and rarely collect garbage: see _JAVA.
+    Let Java start and compile fast instead of run fast, and rarely collect garbage: see _JAVA. Spark and its Python
+    processes give up on each other after 15 s, which a busy machine may take.
     """
+    os.environ.setdefault("SPARK_AUTH_SOCKET_TIMEOUT", "120")
     os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(_JAVA))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -252,6 +252,11 @@ class Store(Protocol):
         date, so that what it says is settled is settled.
         """
 
+    async def read_records(self, lane: LaneId, cluster: str) -> list[bytes]:
+        """The records of the lane's settle log in another cluster, since its last checkpoint. The answer may be out of
+        date, too.
+        """
+
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         """Append a record if the log's position is still `after`; a checkpoint replaces all earlier records. Returns
         the new position; raises LogMoved.

@@ -106,7 +106,7 @@ def _past_the_feed() -> Iterator[None]:
     """The watermark is one too high."""
 
     def watermark(removal: Truncation) -> int:
-        return 0 if removal._later else removal._settled.watermark + 1
+        return removal._settled.watermark + 1
 
     with patch.object(Truncation, "durable_watermark", property(watermark)):
         yield

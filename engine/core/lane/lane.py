@@ -10,7 +10,7 @@ from evenlane.engine.core.lane.attempts import AttemptMarks, own
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity, is_same_stream
 from evenlane.engine.core.lane.settle_log import SettleLog
 from evenlane.engine.core.lane.settled_set import SettledSet
-from evenlane.engine.core.lane.truncation import Truncation
+from evenlane.engine.core.lane.truncation import DelayTruncation, Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,7 +61,7 @@ class Lane:
 
     def _init_settled(self, settled: SettledSet, marks: AttemptMarks) -> None:
         self.settled, self.marks = settled, marks
-        self.removal = Truncation(self.id.kind, settled)
+        self.removal = DelayTruncation(settled) if self.later else Truncation(settled)
         self.log.begin(settled, marks, self.removal)
         self.unsynced = self.log.unsynced  # settled, not yet logged; adding the first one must notify log and settler
 

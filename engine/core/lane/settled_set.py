@@ -5,12 +5,13 @@ mixed chunk costs memory: one byte per sequence. A lane whose watermark is pinne
 its map small, however far it runs ahead.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 _BITS = 12
 _SIZE = 1 << _BITS
 _MASK = _SIZE - 1
 _FULL = bytearray(b"\x01" * _SIZE)
+_EMPTY = bytearray(_SIZE)
 
 
 class SettledSet:
@@ -20,6 +21,8 @@ class SettledSet:
     - `watermark` is the largest w such that 1..w are all in the set; no chunk lies wholly below it.
     - A chunk is a byte per sequence, 1 for a member. A full one is always `_FULL` itself, which is shared and never
       modified; an empty one is removed.
+
+    A set that begins with the watermark -1 never gets 0, so its watermark stays: each member can be removed again.
     """
 
     __slots__ = ("_chunks", "watermark")
@@ -98,15 +101,21 @@ class SettledSet:
         return sum(_SIZE for chunk in self._chunks.values() if chunk is not _FULL)
 
     def _runs_in(self, number: int, floor: int) -> Iterator[tuple[int, int]]:
-        base, chunk = number << _BITS, self._chunks[number]
-        position = max(0, floor - base)
-        while position < _SIZE:
-            first = chunk.find(1, position)
-            if first < 0:
-                return
-            after = chunk.find(0, first)
-            position = _SIZE if after < 0 else after
-            yield base + first, base + position - 1
+        return _runs_of(self._chunks[number], number << _BITS, floor)
+
+    def _chunk(self, number: int) -> bytearray:
+        """A chunk with the members below the watermark, too."""
+        base, chunk = number << _BITS, self._chunks.get(number, _EMPTY)
+        below = self.watermark + 1 - base
+        if below <= 0:
+            return chunk
+        return _FULL if below >= _SIZE else _FULL[:below] + chunk[below:]
+
+    def _numbers(self, floor: int) -> Iterator[int]:
+        """The chunks that may have members from `floor` on, in rising order."""
+        start, end = floor >> _BITS, (self.watermark >> _BITS) + 1
+        yield from range(start, end)
+        yield from sorted(number for number in self._chunks if number >= max(start, end))
 
     def _fill(self, first: int, last: int) -> None:
         number = first >> _BITS
@@ -144,6 +153,51 @@ class SettledSet:
     def _drop_below(self, watermark: int) -> None:
         for number in [n for n in self._chunks if ((n + 1) << _BITS) - 1 <= watermark]:
             del self._chunks[number]
+
+
+def common_runs(sets: Sequence[SettledSet], without: SettledSet, start: int) -> Iterator[tuple[int, int]]:
+    """The runs (first, last) from `start` on that all `sets` contain and `without` doesn't, in rising order. A run ends
+    where a chunk does.
+    """
+    lowest = min(sets, key=lambda each: each.watermark)
+    for number in lowest._numbers(start):
+        excluded = without._chunk(number)
+        if excluded is _FULL:
+            continue
+        common = _FULL
+        for each in sets:
+            common = _both(common, each._chunk(number))
+        if common is not _EMPTY and common != excluded:
+            yield from _runs_of(_less(common, excluded), number << _BITS, start)
+
+
+def _both(some: bytearray, others: bytearray) -> bytearray:
+    if some is _FULL or others is _EMPTY:
+        return others
+    if others is _FULL or some is _EMPTY:
+        return some
+    return bytearray((_number(some) & _number(others)).to_bytes(_SIZE, "little"))
+
+
+def _less(some: bytearray, excluded: bytearray) -> bytearray:
+    if excluded is _EMPTY:
+        return some
+    return bytearray((_number(some) & ~_number(excluded)).to_bytes(_SIZE, "little"))
+
+
+def _number(chunk: bytearray) -> int:
+    return int.from_bytes(chunk, "little")
+
+
+def _runs_of(chunk: bytearray, base: int, floor: int) -> Iterator[tuple[int, int]]:
+    position = max(0, floor - base)
+    while position < _SIZE:
+        first = chunk.find(1, position)
+        if first < 0:
+            return
+        after = chunk.find(0, first)
+        position = _SIZE if after < 0 else after
+        yield base + first, base + position - 1
 
 
 def runs(rising: Iterable[int]) -> Iterator[tuple[int, int]]:

@@ -6,95 +6,115 @@ in batches.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.lane.settled_set import runs
+from evenlane.engine.core.lane.settled_set import SettledSet, common_runs, runs
 
 if TYPE_CHECKING:
-    from evenlane.engine.base.names import Kind
-    from evenlane.engine.core.lane.settled_set import SettledSet
-
-_ALL = 1 << 62
+    from collections.abc import Iterable, Sequence
 
 
 class Truncation:
-    """The progress of a stream's truncation.
+    """The progress of a stream's truncation. Each stream of messages is purged up to `purged`.
 
-    Invariants:
-    - The stream is purged up to `purged`. Settled messages above the watermark are deleted up to `_erased_to`, except
-      the `stragglers`, which were settled after the deletes had passed them.
-    - In a delay stream each settled message is deleted at once: `_erased_to` is infinite, and all settled messages that
-      are still stored are stragglers.
+    Invariant: `_removed` has the sequences that the stream is known not to hold any more, those up to `purged` included.
 
     `last_purge` and `last_probe` (monotonic ns) are the times of the last purge, and of the last look at the message
     that pins the watermark.
     """
 
-    def __init__(self, kind: Kind, settled: SettledSet) -> None:
-        self._later, self._settled = kind != "lanes", settled
+    def __init__(self, settled: SettledSet) -> None:
+        self._settled, self._removed = settled, SettledSet()
         self.purged = self.last_purge = self.last_probe = 0
-        self._erased_to = _ALL if self._later else 0
-        self.stragglers: list[int] = []
 
     def take_over(self, first: int) -> None:
         """Take over from a previous owner, which may not have removed all that it settled. The stream
         begins at `first`.
         """
-        watermark = self._settled.watermark
-        if self._later:
-            spans = [(1, watermark), *self._settled.above()]
-            self.stragglers = [sequence for start, end in spans for sequence in range(start, end + 1)]
-        else:
-            self._erased_to = watermark
-            self.purged = max(0, min(watermark, first - 1))
+        self.note_purged(max(0, min(self._settled.watermark, first - 1)))
 
     @property
     def durable_watermark(self) -> int:
-        """The sequence up to which everything is durably settled and may be purged. 0 for a delay stream, whose feeds
-        skip messages that aren't due soon.
-        """
-        return 0 if self._later else self._settled.watermark
+        """The sequence up to which everything is durably settled and may be purged."""
+        return self._settled.watermark
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the stream may hold messages that a removal takes away."""
+        return self.durable_watermark > self.purged or bool(self.choose_erasable(1))
 
     def note_settled(self, sequences: list[int]) -> None:
         """Note newly settled messages, durable in the log."""
-        if self._erased_to > self._settled.watermark:
-            self.stragglers += [s for s in sequences if s <= self._erased_to]
 
-    def list_unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
-        """The runs that a checkpoint must repeat: all settled messages, `unsynced` included, that are still in
-        the stream.
-        """
-        spans = [] if self._later else list(self._settled.above(self._erased_to + 1))
-        return sorted([*spans, *runs(sorted(self._list_above_watermark())), *runs(unsynced)])
+    def note_missing(self, first: int, last: int) -> None:
+        """Note that the stream doesn't hold these messages."""
+        self._removed.add_run(first, last)
 
-    def choose_erasable(self, count: int) -> list[int]:
-        """Up to `count` settled messages above the watermark, to be deleted singly. `note_erased` ends each batch."""
-        found = self._list_above_watermark()[:count]
-        if self._later:
-            return found
-        for first, last in self._settled.above(self._erased_to + 1):
-            if len(found) >= count:
-                break
-            found += range(first, min(last, first + count - len(found) - 1) + 1)
-        return found
+    def note_purged(self, watermark: int) -> None:
+        self.purged = watermark
+        self._removed.add_run(1, watermark)
 
     def note_erased(self, sequences: list[int]) -> None:
-        """Note deleted messages: checkpoints needn't name them any more."""
-        gone = set(sequences)
-        self.stragglers = [s for s in self.stragglers if s not in gone]
-        if self._later:
-            for sequence in sequences:
-                self._settled.discard(sequence)
-            return
-        before, self._erased_to = self._erased_to, max(self._erased_to, *sequences)
-        # messages in this range that were settled while the deletes were under way
-        for first, last in self._settled.above(before + 1):
-            if first > self._erased_to:
-                break
-            self.stragglers += [s for s in range(first, min(last, self._erased_to) + 1) if s not in gone]
+        """Note messages that were deleted singly, in rising order: checkpoints needn't name them any more."""
+        self._removed.add_sorted(sequences)
 
-    def _list_above_watermark(self) -> list[int]:
-        """The stragglers, without those that a purge removes anyway."""
-        floor = self.durable_watermark
-        self.stragglers = [s for s in self.stragglers if s > floor]
-        return self.stragglers
+    def list_unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
+        """The runs that a checkpoint must repeat: all settled messages above the watermark, `unsynced` included, that
+        may still be in the stream.
+        """
+        return sorted([*common_runs([self._settled], self._removed, self._settled.watermark + 1), *runs(unsynced)])
+
+    def choose_erasable(self, count: int, others: Sequence[SettledSet] = ()) -> list[int]:
+        """Up to `count` settled messages to be deleted singly, in rising order; `note_erased` ends each batch. `others`
+        are what other subscriptions have settled: each must have settled the messages, too.
+        """
+        start = (self.purged if others else self._settled.watermark) + 1  # alone, a purge takes the rest
+        return _take(common_runs([self._settled, *others], self._removed, start), count)
+
+
+class DelayTruncation(Truncation):
+    """The truncation of a stream whose feeds skip messages that aren't due soon: it has no watermark, and each settled
+    message is deleted singly.
+
+    Invariant: `_stored` has the settled messages that the stream may still hold.
+    """
+
+    def __init__(self, settled: SettledSet) -> None:
+        super().__init__(settled)
+        self._stored = SettledSet(-1)
+
+    def take_over(self, first: int) -> None:
+        for start, last in chain([(1, self._settled.watermark)], self._settled.above()):
+            if last >= first:
+                self._stored.add_run(max(start, first), last)
+
+    @property
+    def durable_watermark(self) -> int:
+        return 0
+
+    def note_settled(self, sequences: list[int]) -> None:
+        self._stored.add_sorted(sequences)
+
+    def note_missing(self, first: int, last: int) -> None:
+        """The feeds skip messages that the stream holds."""
+
+    def note_erased(self, sequences: list[int]) -> None:
+        for sequence in sequences:
+            self._stored.discard(sequence)
+            self._settled.discard(sequence)
+
+    def list_unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
+        return sorted([*self._stored.above(), *runs(unsynced)])
+
+    def choose_erasable(self, count: int, others: Sequence[SettledSet] = ()) -> list[int]:
+        return _take(common_runs([self._stored, *others], SettledSet(), 0), count)
+
+
+def _take(spans: Iterable[tuple[int, int]], count: int) -> list[int]:
+    found: list[int] = []
+    for first, last in spans:
+        found += range(first, min(last, first + count - len(found) - 1) + 1)
+        if len(found) >= count:
+            break
+    return found

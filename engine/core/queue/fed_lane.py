@@ -111,7 +111,7 @@ class FedLane(Lane):
             if sequence <= position:
                 return
             self.missing += sequence - position - 1
-            self.settled.add_run(position + 1, sequence - 1)
+            self._skip(position + 1, sequence - 1)
         self.position = sequence
         if sequence > self.high:
             self.high, self.high_at = sequence, at
@@ -145,7 +145,7 @@ class FedLane(Lane):
 
     def _tail_came_to(self, catch_up: CatchUp, sequence: int, at: int) -> None:
         if sequence > catch_up.tail + 1:
-            self.settled.add_run(catch_up.tail + 1, sequence - 1)
+            self._skip(catch_up.tail + 1, sequence - 1)
         catch_up.tail = sequence
         self.note_end(sequence, at)
 
@@ -184,11 +184,16 @@ class FedLane(Lane):
             self._queue_ready(queue)
         return True
 
+    def _skip(self, first: int, last: int) -> None:
+        """Skip sequences that the stream doesn't hold: they were settled and removed, or deleted by hand."""
+        self.settled.add_run(first, last)
+        self.removal.note_missing(first, last)
+
     def _advance_to(self, sequence: int, at: int) -> None:
         """Advance the main feed's position; `take_in` has the same code inlined."""
         if sequence != self.position + 1:
             self.missing += sequence - self.position - 1
-            self.settled.add_run(self.position + 1, sequence - 1)
+            self._skip(self.position + 1, sequence - 1)
         self.position = sequence
         self.note_end(sequence, at)
 
@@ -232,7 +237,7 @@ class FedLane(Lane):
         feed. Returns the queues that must refill from their spill.
         """
         if last > self.position:
-            self.settled.add_run(self.position + 1, last)
+            self._skip(self.position + 1, last)
         self.position = max(self.position, self.fed_to)
         self.catch_up = None
         return [queue for queue in self.queues.values() if queue.spilled]

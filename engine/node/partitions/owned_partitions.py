@@ -168,7 +168,7 @@ class OwnedPartitions:
             lane.removal.last_purge = now_ns()  # (it isn't urgent)
             if lane.log.unsynced_count:
                 self._dirty.mark(lane)
-            if lane.removal.stragglers or lane.removal.durable_watermark > lane.removal.purged:
+            if lane.removal.is_behind:
                 self._settler.tend(lane)
 
     async def _complete(self, partition: Partition) -> None:

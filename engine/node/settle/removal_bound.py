@@ -1,16 +1,20 @@
-"""Decides how far an owner may remove messages from its streams: only what all subscriptions have settled."""
+"""Decides what an owner may remove from its streams: only what all subscriptions have settled."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView
+from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.records import settle_record
 
 if TYPE_CHECKING:
     from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.engine.core.ports import Store
+
+_Claim: TypeAlias = settle_record.SettleRecord | LogState  # each says of which stream it is
 
 
 class RemovalBound:
@@ -26,6 +30,7 @@ class RemovalBound:
     - `_recognised` has, for a lane and another cluster, the generation in which a record of that cluster's log was
       found to be about the very stream, and the record's highest message. A rolled-back stream has another
       generation. A record with a higher message may be about the stream as it was before: it was under way meanwhile.
+    - `_read` has, for a lane, the numbers of the records that ended all logs when they were last read whole.
     """
 
     def __init__(self, store: Store, cluster: str) -> None:
@@ -33,6 +38,7 @@ class RemovalBound:
         self.view = RegistryView()
         self._unlisted: frozenset[str] = frozenset()
         self._recognised: dict[tuple[Lane, str], tuple[int, int]] = {}
+        self._read: dict[Lane, list[tuple[int, int]]] = {}
 
     def adopt(self, view: RegistryView) -> None:
         """Go by this registry from now on. A subscription that it doesn't list any more counts until `check_unlisted`
@@ -97,22 +103,63 @@ class RemovalBound:
 
     async def _watermark_of(self, cluster: str, lane: Lane) -> int:
         """How far another cluster has settled the lane. 0 if its log says nothing of this very stream."""
+        record = await self._read_last(cluster, lane)
+        return record.watermark if record is not None and await self._recognise(cluster, lane, record) else 0
+
+    async def _read_last(self, cluster: str, lane: Lane) -> settle_record.SettleRecord | None:
         raw = await self._store.read_last_record(lane.id, cluster)
         try:
-            record = settle_record.decode(raw) if raw is not None else None
+            return settle_record.decode(raw) if raw is not None else None
         except (ValueError, settle_record.UnknownVersion):
-            return 0
-        if record is None or record.created != lane.created or record.high > lane.high:
-            return 0
+            return None
+
+    async def find_settled(self, lane: Lane) -> list[SettledSet] | None:
+        """What each other subscription has settled of the lane durably, above its watermark, too. None if one of them
+        isn't known, or has settled nothing; and if neither their logs nor the lane's own have changed since the last
+        call. Raises Lost.
+        """
+        clusters = self.others
+        if clusters is None:
+            return None
+        ends = [(lane.epoch, lane.log.durable_number)]
+        for cluster in clusters:
+            if (record := await self._read_last(cluster, lane)) is None:
+                return None
+            ends.append((record.epoch, record.number))
+        if ends == self._read.get(lane):
+            return None
+        found = []
+        for cluster in clusters:
+            if (settled := await self._settled_of(cluster, lane)) is None:
+                return None
+            found.append(settled)
+        self._read[lane] = ends
+        return found
+
+    async def _settled_of(self, cluster: str, lane: Lane) -> SettledSet | None:
+        try:
+            state = fold(await self._store.read_records(lane.id, cluster))
+        except settle_record.UnknownVersion:
+            return None
+        return state.settled if await self._recognise(cluster, lane, state) else None
+
+    def forget_read(self, lane: Lane) -> None:
+        """Have `find_settled` read the logs again, although they haven't changed: not all that they allow is removed."""
+        self._read.pop(lane, None)
+
+    async def _recognise(self, cluster: str, lane: Lane, claim: _Claim) -> bool:
+        """Whether another cluster's claim is about this very stream."""
+        if claim.created != lane.created or claim.high > lane.high:
+            return False
         generation = lane.generation
         in_generation, up_to = self._recognised.get((lane, cluster), (-1, 0))
-        if in_generation != generation or record.high > up_to:
-            if not await self._is_of_this_stream(lane, record):
-                return 0
-            self._recognised[lane, cluster] = generation, record.high
-        return record.watermark
+        if in_generation != generation or claim.high > up_to:
+            if not await self._is_of_this_stream(lane, claim):
+                return False
+            self._recognised[lane, cluster] = generation, claim.high
+        return True
 
-    async def _is_of_this_stream(self, lane: Lane, record: settle_record.SettleRecord) -> bool:
+    async def _is_of_this_stream(self, lane: Lane, record: _Claim) -> bool:
         """Whether the record is about the stream as it is, and not as it was before it was rolled back."""
         if record.high <= lane.removal.purged or not record.high_at:
             return True
@@ -124,6 +171,7 @@ class RemovalBound:
     def discard(self, lane: Lane) -> None:
         """The lane isn't this node's any more."""
         self._recognised = {key: found for key, found in self._recognised.items() if key[0] is not lane}
+        self._read.pop(lane, None)
 
 
 def is_own_stream(lane: Lane) -> bool:

@@ -1,7 +1,7 @@
 """Removes settled messages from their streams: purges up to the watermark, and deletes what stays pinned above it.
 
-While other subscriptions need the messages, too, a shared stream is purged only up to the lowest of all watermarks, and
-nothing is deleted above it.
+While other subscriptions need the messages, too, a shared stream is purged up to the lowest of all watermarks. What all
+subscriptions have settled above a pinned one is deleted, as their settle logs say.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _DELETES_PER_S = 2_000  # for the node: beyond it, pinned messages simply wait f
 _PINNED_FOR_LIMITED = _SECOND
 _DELETES_PER_S_LIMITED = 10_000
 _DELETES_AT_ONCE = 64
+_DELETES_IN_TURN = 4 * _DELETES_AT_ONCE
+_DELETES_PER_READ = 2_000  # each time that the settle logs of others are read; adoption of a registry waits for them
 _PAUSE_S = 0.2
 _LONGEST_WAIT = 10 * _SECOND  # between two looks at what holds a purge up
 
@@ -47,8 +49,9 @@ class StreamTruncator:
     doesn't move for `pinned_for` (ns) is pinned: settled messages above it are deleted one by one. `limited`: queues
     have a limit, so both happen sooner. `bound` says what other subscriptions allow.
 
-    Invariant: `_waits` has the lanes whose last purge was held up by other subscriptions, and how long (ns) the next
-    one waits; it doubles each time.
+    Invariants, both of lanes that other subscriptions read, too:
+    - `_stands` has the lanes whose lowest watermark doesn't move, and since when (monotonic ns).
+    - `_waits` has how long (ns) the next removal waits after one that could remove nothing; it doubles each time.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class StreamTruncator:
         self.lanes: dict[Lane, int] = {}  # to be looked at; since when (monotonic ns) the watermark is where it is
         self.tasks = LaneTasks(events)
         self._bound = bound
+        self._stands: dict[Lane, int] = {}
         self._waits: dict[Lane, int] = {}
         self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
 
@@ -82,6 +86,7 @@ class StreamTruncator:
         """Remove nothing more from this lane."""
         self.lanes.pop(lane, None)
         self._waits.pop(lane, None)
+        self._stands.pop(lane, None)
         self._bound.discard(lane)
         self.tasks.cancel(lane)
 
@@ -93,20 +98,53 @@ class StreamTruncator:
                 self._step(lane, since, now)
 
     def _step(self, lane: Lane, since: int, now: int) -> None:
-        removal, is_own = lane.removal, is_own_stream(lane)
-        if removal.durable_watermark > removal.purged and (is_own or not self._bound.is_publisher):
-            if now - removal.last_purge >= self._waits.get(lane, self._purge_interval):
-                self._remove(lane, partial(self._purge, lane, now))
+        is_shared = self._bound.is_shared and not is_own_stream(lane)
+        if not is_shared:
+            self._step_alone(lane, since, now)
+        elif self._bound.is_publisher:
+            self._step_as_publisher(lane, since, now)
+        else:
+            self._step_shared(lane, since, now)
+
+    def _step_alone(self, lane: Lane, since: int, now: int) -> None:
+        removal = lane.removal
+        if removal.durable_watermark > removal.purged:
+            if now - removal.last_purge >= self._purge_interval:
+                self._remove(lane, partial(self._purge, lane, removal.durable_watermark, now))
+        elif not self._is_pinned(lane, since, now):
             return
-        if lane.id.kind == "lanes" and now - since <= self.pinned_for:
-            return
-        may_erase = is_own or not self._bound.is_shared
-        if may_erase and (erasable := removal.choose_erasable(_DELETES_AT_ONCE * 4)):
+        elif erasable := removal.choose_erasable(_DELETES_IN_TURN):
             self._remove(lane, partial(self._erase, lane, erasable))
-        elif removal.last_probe < since and lane.id.kind == "lanes":
-            self._remove(lane, partial(self._probe, lane, now))
-        elif not (lane.log.unsynced_count or (self._bound.is_publisher and lane.log.lacks_watermark)):
+        elif not self._must_probe(lane, since, now) and not lane.log.unsynced_count:
             del self.lanes[lane]
+
+    def _step_as_publisher(self, lane: Lane, since: int, now: int) -> None:
+        """Another cluster's owners remove, and follow the settle logs of this one."""
+        if not self._is_pinned(lane, since, now) or self._must_probe(lane, since, now):
+            return
+        if not (lane.log.unsynced_count or lane.log.lacks_watermark):
+            del self.lanes[lane]
+
+    def _step_shared(self, lane: Lane, since: int, now: int) -> None:
+        is_pinned = self._is_pinned(lane, since, now)
+        if is_pinned and self._must_probe(lane, since, now):
+            return
+        if now - lane.removal.last_purge < self._waits.get(lane, self._purge_interval):
+            return
+        if lane.removal.is_behind:
+            self._remove(lane, partial(self._remove_common, lane, now))
+        elif is_pinned and not lane.log.unsynced_count:
+            del self.lanes[lane]
+
+    def _is_pinned(self, lane: Lane, since: int, now: int) -> bool:
+        return lane.id.kind != "lanes" or now - since > self.pinned_for
+
+    def _must_probe(self, lane: Lane, since: int, now: int) -> bool:
+        """Whether to look at the message that pins the watermark; if so, that begins."""
+        if lane.removal.last_probe >= since or lane.id.kind != "lanes":
+            return False
+        self._remove(lane, partial(self._probe, lane, now))
+        return True
 
     def _remove(self, lane: Lane, work: Callable[[], Coroutine[object, object, None]]) -> None:
         """Carry out a removal right after verifying that the stream is still the one for which the removal was planned:
@@ -130,20 +168,40 @@ class StreamTruncator:
     def _is_same(self, lane: Lane, generation: int) -> bool:
         return lane.generation == generation and lane.verified == self._store.incarnation
 
-    async def _purge(self, lane: Lane, now: int) -> None:
+    async def _purge(self, lane: Lane, watermark: int, now: int) -> None:
         lane.removal.last_purge = now
-        watermark, generation = lane.removal.durable_watermark, lane.generation
-        if not is_own_stream(lane) and self._bound.is_shared:
-            watermark = await self._bound.find_watermark(lane)
-            if not self._is_same(lane, generation) or not self._trust.is_held():
-                return
-            if watermark <= lane.removal.purged:
-                self._waits[lane] = min(_LONGEST_WAIT, 2 * self._waits.get(lane, self._purge_interval))
-                return
-        self._waits.pop(lane, None)
+        generation = lane.generation
         await self._store.purge(lane.id, watermark + 1)
         if lane.generation == generation:
-            lane.removal.purged = watermark
+            lane.removal.note_purged(watermark)
+
+    async def _remove_common(self, lane: Lane, now: int) -> None:
+        """Remove what all subscriptions have settled."""
+        removal, generation = lane.removal, lane.generation
+        removal.last_purge = now
+        watermark = await self._bound.find_watermark(lane) if removal.durable_watermark > removal.purged else 0
+        if not self._is_same(lane, generation) or not self._trust.is_held():
+            return
+        if watermark > removal.purged:
+            self._waits.pop(lane, None)
+            self._stands.pop(lane, None)
+            await self._purge(lane, watermark, now)
+        elif not (self._stand(lane, now) and await self._erase_common(lane)):
+            self._waits[lane] = min(_LONGEST_WAIT, 2 * self._waits.get(lane, self._purge_interval))
+
+    def _stand(self, lane: Lane, now: int) -> bool:
+        """Note that the lowest watermark stands; True if it has done so for long."""
+        return self._is_pinned(lane, self._stands.setdefault(lane, now), now)
+
+    async def _erase_common(self, lane: Lane) -> bool:
+        """Delete messages that all subscriptions have settled above the lowest watermark; False if there are none."""
+        others = await self._bound.find_settled(lane)
+        if others is None or not (erasable := lane.removal.choose_erasable(_DELETES_PER_READ, others)):
+            return False
+        self._bound.forget_read(lane)
+        self._waits[lane] = self._purge_interval if len(erasable) == _DELETES_PER_READ else self.pinned_for
+        await self._erase(lane, erasable)
+        return True
 
     async def _erase(self, lane: Lane, sequences: list[int]) -> None:
         generation = lane.generation

@@ -192,6 +192,19 @@ class Reads:
         found, _ = await self._some(stream, {"multi_last": [subject]})
         return found[0].body if found else None
 
+    async def records(self, lane: LaneId, cluster: str) -> list[bytes]:
+        """See `Store.read_records`. Any replica may answer."""
+        stream, subject = names.settled_stream(cluster), names.settled_subject(cluster, lane)
+        found: list[Stored] = []
+        is_all = False
+        while not is_all:
+            start = found[-1].sequence + 1 if found else 1
+            some, is_all = await self._some_of(stream, subject, start, _IN_ONE_ANSWER, _BYTES_IN_ONE_ANSWER)
+            if not some:
+                break
+            found += some
+        return [each.body for each in found]
+
     async def _lasts(self, subjects: Sequence[str]) -> dict[str, Stored]:
         """The last record of each of these logs, as far as they fit one response. Raises Lost."""
         stream = names.settled_stream(self._cluster)

@@ -268,6 +268,9 @@ class JetStreamStore:
     async def read_last_record(self, lane: LaneId, cluster: str) -> bytes | None:
         return await self._reads.last_record(lane, cluster)
 
+    async def read_records(self, lane: LaneId, cluster: str) -> list[bytes]:
+        return await self._reads.records(lane, cluster)
+
     # ---- lanes
 
     async def state(self, lane: LaneId) -> LaneState:

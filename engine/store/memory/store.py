@@ -250,6 +250,15 @@ class MemoryStore:
 
         return await self._read(read)
 
+    async def read_records(self, lane: LaneId, cluster: str) -> list[bytes]:
+        subject = names.settled_subject(cluster, lane)
+
+        def read() -> list[bytes]:
+            stream = self.server.find(names.settled_stream(cluster))
+            return [] if stream is None else [stream.messages[each].body for each in stream.sequences(subject)]
+
+        return await self._read(read)
+
     def append_log(self, lane: LaneId, record: bytes, after: int, *, checkpoint: bool = False) -> asyncio.Future[int]:
         subject = names.settled_subject(self._cluster, lane)
         return self._ask(lambda: self.server.append_log(subject, record, after, checkpoint), self.server.ack_delay_s)

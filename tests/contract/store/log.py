@@ -68,6 +68,17 @@ class LogContract:
         await world.store.append_log(LANE, b"3", position)
         assert b"3" == await world.second.read_last_record(LANE, world.env)
 
+    async def test_records_of_another_cluster(self, world):
+        """K10: all of them, oldest first, however large they are together."""
+        assert [] == await world.second.read_records(LANE, f"{world.env}_audit")
+        assert [] == await world.second.read_records(LANE, world.env)
+        position = await world.store.append_log(LANE, b"gone", 0)
+        position = await world.store.append_log(LANE, large := b"x" * 900_000, position, checkpoint=True)
+        await world.store.append_log(OTHER, b"other", 0)
+        position = await world.store.append_log(LANE, large, position)
+        await world.store.append_log(LANE, b"3", position)
+        assert [large, large, b"3"] == await world.second.read_records(LANE, world.env)
+
     async def test_log_of_100_records_is_read_completely(self, world):
         position = await world.store.append_log(LANE, b"c", 0, checkpoint=True)
         for number in range(100):

@@ -71,7 +71,7 @@ async def taken_over(world, lane_id):
     await recover(world.shared, lane, busy)
     last = settle_record.decode((await world.shared.read_log(lane_id))[0][-1].body)
     settled = (lane.settled.watermark, [*lane.settled.above()])
-    removal = (lane.removal.purged, lane.removal.durable_watermark, [*lane.removal.stragglers])
+    removal = (lane.removal.purged, lane.removal.durable_watermark, lane.removal.choose_erasable(100))
     at = (await world.shared.state(lane_id)).at
     said = _fields(last) | {"high_at": last.high_at == at}
     return settled, lane.horizon, lane.high, lane.high_at == at, removal, said

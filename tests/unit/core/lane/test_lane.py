@@ -164,7 +164,7 @@ class Lanes(RuleBasedStateMachine):
     @rule()
     def purge(self):
         self.stream.purge(self.lane.removal.durable_watermark)
-        self.lane.removal.purged = max(self.lane.removal.purged, self.lane.removal.durable_watermark)
+        self.lane.removal.note_purged(max(self.lane.removal.purged, self.lane.removal.durable_watermark))
 
     @precondition(lambda self: self.erasing is None)
     @rule(count=few)

@@ -130,7 +130,7 @@ class History:
         removal = self.lane.removal
         if self.random.random() < 0.5:
             self.stream.purge(removal.durable_watermark)
-            removal.purged = removal.durable_watermark
+            removal.note_purged(removal.durable_watermark)
         elif sequences := removal.choose_erasable(self._few()):
             for sequence in sequences:
                 self.stream.held.pop(sequence, None)
