@@ -15,7 +15,6 @@ from evenlane.engine.core.queue import subscription_filter
 from evenlane.engine.node.dispatch import dispatcher
 from evenlane.engine.node.partitions.registry_adoption import RegistryAdoption
 from evenlane.engine.node.settle.removal_bound import RemovalBound
-from evenlane.engine.node.settle.settler import Settler
 from evenlane.ring.coordination.ports import PutKey
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.mutant import Mutant
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.ring.coordination.ports import TxnResult
 
 _LOSS, _HELD = ("L",), ("K10",)
@@ -46,6 +46,17 @@ def _own_watermark() -> Iterator[None]:
 def _deletes_above() -> Iterator[None]:
     """Settled messages above a pinned watermark are deleted, although others need them."""
     with patch.object(RemovalBound, "is_shared", property(lambda _: False)):
+        yield
+
+
+@contextmanager
+def _own_settled_deleted() -> Iterator[None]:
+    """Above a pinned watermark, what the unnamed subscription has settled itself is deleted."""
+
+    async def find_settled(_self: RemovalBound, lane: Lane) -> list[SettledSet]:
+        return [lane.settled]
+
+    with patch.object(RemovalBound, "find_settled", find_settled):
         yield
 
 
@@ -129,13 +140,6 @@ def _no_pass_over() -> Iterator[None]:
 
 
 @contextmanager
-def _no_empty_records() -> Iterator[None]:
-    """The last record of an idle lane keeps the watermark of before its own messages."""
-    with patch.object(Settler, "_publish_watermarks", lambda *_: None):
-        yield
-
-
-@contextmanager
 def _any_log_believed() -> Iterator[None]:
     """A log of before a rollback counts for the stream as it is now."""
 
@@ -149,10 +153,10 @@ def _any_log_believed() -> Iterator[None]:
 SUBSCRIPTION_MUTANTS = {
     "purge by the own watermark": Mutant(_own_watermark, _LOSS, 20),
     "deletes above the watermark": Mutant(_deletes_above, _LOSS, 20),
+    "deletes by the own settled set": Mutant(_own_settled_deleted, _LOSS, 20),
     "registry not adopted": Mutant(_no_adoption, _LOSS, 20, first=14),
     "claim without the newest registry": Mutant(_claims_unseen, _LOSS, 20, first=230),
     "retries in the shared stream": Mutant(_shared_retries, _LOSS, 20),
     "retries of others handled": Mutant(_no_pass_over, _HELD, 20),
-    "no record of an idle lane": Mutant(_no_empty_records, _HELD, 20),
     "log of before a rollback believed": Mutant(_any_log_believed, _LOSS, 10, script=1320),
 }

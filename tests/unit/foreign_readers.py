@@ -31,7 +31,7 @@ from evenlane.engine.core.records import backlog_report, meter_record, settle_re
 from evenlane.engine.core.wire import header_values, queue_subjects
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.subjects import UnroutableSubject, parse_queue
-from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
+from evenlane.engine.core.wire.varint_runs import pack_pairs, pack_runs
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.routes import params
 from evenlane.engine.store.jetstream.api import responses
@@ -153,7 +153,7 @@ RECORDS = {
     b'"lent":{"acme":1.5},"blocked":{"lanes":{"created":"x","sequences":[1],"seconds":30}}}',
 }
 SETTLED = settle_record.encode(
-    settle_record.SettleRecord(1, 7, 3, "x", 20, AT, 5, pack_runs([(7, 9)], 5), False, pack_marks([(8, 5)], 5), 3, True)
+    settle_record.SettleRecord(1, 7, 3, "x", 20, AT, 5, pack_runs([(7, 9)], 5), False, pack_pairs([(8, 5)], 5), 3, True)
 )
 DEEP = b"\xdc\x00\x0d" + SETTLED[1:] + b"\x91" * 50_000
 IN_FLIGHT = msgspec.msgpack.encode((1, 2, ("lanes", 3, 17), [("lanes", 3, 7, [17, 18])]))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.core.lane.attempts import AttemptMarks, own
 from evenlane.engine.core.lane.handoff_state import HandoffState, StreamIdentity, is_same_stream
+from evenlane.engine.core.lane.hour_progress import HourProgress
 from evenlane.engine.core.lane.settle_log import SettleLog
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.lane.truncation import DelayTruncation, Truncation
@@ -57,12 +58,12 @@ class Lane:
         # Messages that blocked a previous owner's event loop until its process ended itself, and for how many s.
         self.blocked: dict[int, float] = {}
         self.dropped: set[int] = set()  # dropped one by one, by command: settled, but a queue may still have them
-        self._init_settled(SettledSet(), AttemptMarks())
+        self._init_settled(SettledSet(), AttemptMarks(), HourProgress())
 
-    def _init_settled(self, settled: SettledSet, marks: AttemptMarks) -> None:
-        self.settled, self.marks = settled, marks
+    def _init_settled(self, settled: SettledSet, marks: AttemptMarks, hours: HourProgress) -> None:
+        self.settled, self.marks, self.hours = settled, marks, hours
         self.removal = DelayTruncation(settled) if self.later else Truncation(settled)
-        self.log.begin(settled, marks, self.removal)
+        self.log.begin(settled, marks, self.removal, hours)
         self.unsynced = self.log.unsynced  # settled, not yet logged; adding the first one must notify log and settler
 
     # ---- takeover and identity
@@ -83,7 +84,7 @@ class Lane:
         if not is_same_stream(log.created, log.high, 0, state):
             return False
         self.horizon = horizon
-        self._init_settled(log.settled, AttemptMarks(log.marks))
+        self._init_settled(log.settled, AttemptMarks(log.marks), HourProgress(log.hours))
         self.removal.take_over(state.first)
         if state.last == log.high:
             self.high_at = state.at or log.high_at

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.records.settle_record import UnknownVersion, decode
-from evenlane.engine.core.wire.varint_runs import unpack_marks, unpack_runs
+from evenlane.engine.core.wire.varint_runs import unpack_pairs, unpack_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,7 +20,8 @@ class LogState:
     """The state of a lane as its log gives it, all records folded.
 
     `high` is the highest sequence that the last owner had seen. `epoch`, `lease`, `horizon` and `clean` are those of
-    the last record. `unreadable` is the number of records that were skipped.
+    the last record. `hours` is how far each hour of a delay stream was settled, see HourProgress. `unreadable` is the
+    number of records that were skipped.
     """
 
     epoch: int = 0
@@ -34,6 +35,7 @@ class LogState:
     marks: dict[int, int] = field(default_factory=dict)
     horizon: int = 0
     clean: bool | None = None
+    hours: dict[int, int] = field(default_factory=dict)
 
 
 def is_same_lease(lease: int, other: int) -> bool:
@@ -57,7 +59,8 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
         try:
             record = decode(raw)
             spans = unpack_runs(record.runs, record.watermark)
-            marks = unpack_marks(record.marks, record.watermark)
+            marks = unpack_pairs(record.marks, record.watermark)
+            hours = unpack_pairs(record.hours, 0)
             room = _count_left(room, spans)
         except ValueError:
             state.unreadable += 1
@@ -68,7 +71,7 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
             state.unreadable += 1
             continue
         if record.checkpoint or record.created != state.created:
-            state = LogState(created=record.created, unreadable=state.unreadable)
+            state = LogState(created=record.created, unreadable=state.unreadable, hours=dict(hours))
         state.epoch, state.lease, state.number = record.epoch, record.lease, record.number
         state.high, state.high_at = record.high, record.high_at
         state.horizon, state.clean = record.horizon, record.clean

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.core.lane.settled_set import runs
 from evenlane.engine.core.records import settle_record
-from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
+from evenlane.engine.core.wire.varint_runs import pack_pairs, pack_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from evenlane.engine.core.lane.attempts import AttemptMarks
     from evenlane.engine.core.lane.handoff_state import StreamIdentity
+    from evenlane.engine.core.lane.hour_progress import HourProgress
     from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.engine.core.lane.truncation import Truncation
 
@@ -56,9 +57,9 @@ class SettleLog:
         self.durable_number = 0
         self.closed = False
 
-    def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation) -> None:
+    def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation, hours: HourProgress) -> None:
         """Log this stream from now on; changes of an earlier stream are dropped."""
-        self._settled, self._marks, self._removal = settled, marks, removal
+        self._settled, self._marks, self._removal, self._hours = settled, marks, removal, hours
         self.unsynced: list[int] = []  # settled messages; always the same list, because `Lane.settle` appends to it
         self._since = 0
         self._sending: Append | None = None
@@ -172,11 +173,15 @@ class SettleLog:
                 settle_record.VERSION, self._epoch, self.number, seen.created, seen.high, seen.high_at,
                 watermark, pack_runs(spans, watermark), self.checkpoint_due, marks,
                 horizon if horizon > watermark else 0, last and not self._marks.unsynced, self._lease,
+                self._pack_hours() if self.checkpoint_due else b"",
             ),
             sequences, self._since, marked,
         )  # fmt: skip
         self._since = now
         return self._sending
+
+    def _pack_hours(self) -> bytes:
+        return pack_pairs(sorted(self._hours.positions().items()), 0)
 
     def _marks_to_write(self, watermark: int) -> tuple[list[int], bytes]:
         """The sequences whose changed marks the next record carries, and all marks that it carries, packed."""
@@ -185,7 +190,7 @@ class SettleLog:
             return [], b""
         marked = marks.take_unsynced(len(marks.unsynced) if self.checkpoint_due else _MOST_MARKS)
         sequences = {*marked, *marks.of} if self.checkpoint_due else marked
-        return marked, pack_marks(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
+        return marked, pack_pairs(marks.pairs(sorted(s for s in sequences if s > watermark)), watermark)
 
     def on_append(self, append: Append, now: int = 0) -> None:
         """The append is stored: its messages will not be handled again."""
@@ -201,6 +206,7 @@ class SettleLog:
         self._appends = 0 if append.record.checkpoint else self._appends + 1
         self.checkpoint_due = self._appends >= CHECKPOINT_EVERY and not self.closed  # after it, nothing is appended
         self._removal.note_settled(append.sequences)
+        self._hours.note_settled(append.sequences)
 
     def withdraw(self, append: Append) -> None:
         """The append wasn't stored: its messages go into the next record."""

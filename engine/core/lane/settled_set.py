@@ -103,7 +103,7 @@ class SettledSet:
     def _runs_in(self, number: int, floor: int) -> Iterator[tuple[int, int]]:
         return _runs_of(self._chunks[number], number << _BITS, floor)
 
-    def _chunk(self, number: int) -> bytearray:
+    def chunk(self, number: int) -> bytearray:
         """A chunk with the members below the watermark, too."""
         base, chunk = number << _BITS, self._chunks.get(number, _EMPTY)
         below = self.watermark + 1 - base
@@ -111,7 +111,7 @@ class SettledSet:
             return chunk
         return _FULL if below >= _SIZE else _FULL[:below] + chunk[below:]
 
-    def _numbers(self, floor: int) -> Iterator[int]:
+    def chunk_numbers(self, floor: int) -> Iterator[int]:
         """The chunks that may have members from `floor` on, in rising order."""
         start, end = floor >> _BITS, (self.watermark >> _BITS) + 1
         yield from range(start, end)
@@ -160,13 +160,13 @@ def common_runs(sets: Sequence[SettledSet], without: SettledSet, start: int) -> 
     where a chunk does.
     """
     lowest = min(sets, key=lambda each: each.watermark)
-    for number in lowest._numbers(start):
-        excluded = without._chunk(number)
+    for number in lowest.chunk_numbers(start):
+        excluded = without.chunk(number)
         if excluded is _FULL:
             continue
         common = _FULL
         for each in sets:
-            common = _both(common, each._chunk(number))
+            common = _both(common, each.chunk(number))
         if common is not _EMPTY and common != excluded:
             yield from _runs_of(_less(common, excluded), number << _BITS, start)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Truncation:
-    """The progress of a stream's truncation. Each stream of messages is purged up to `purged`.
+    """The progress of a stream's truncation. The stream is purged up to `purged`.
 
-    Invariant: `_removed` has the sequences that the stream is known not to hold any more, those up to `purged` included.
+    Invariant: `_removed` has the sequences that the stream is known not to hold any more, those up to `purged`, too.
 
     `last_purge` and `last_probe` (monotonic ns) are the times of the last purge, and of the last look at the message
     that pins the watermark.

@@ -1,7 +1,7 @@
 """Encodes the settle log's records, which make settled sequences durable at a few bytes per message.
 
 A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks, horizon,
-clean, lease].
+clean, lease], and in version 2 [..., hours].
 
 - `runs` has the newly settled sequences above the watermark as pairs of varints: the gap to the previous run's end, and
   the length minus one.
@@ -11,18 +11,20 @@ clean, lease].
 - `horizon` and `clean` (engine/core/lane/crash_horizon.py) and `lease` were added later: records of older releases lack
   them, and older releases ignore them.
 
-A record has version 2 as long as the environment has named subscriptions, else 1; the fields are the same. Releases
-that know only version 1 remove messages without asking whether other subscriptions still need them, so they must not
-become owners.
+A record has version 2 as long as the environment has named subscriptions, else 1. Releases that know only version 1
+remove messages without asking whether other subscriptions still need them, so they must not become owners. In version
+2, long `runs` are compressed, as they may name many messages that are held for others; and `hours` of a checkpoint are
+pairs of varints: the gap to the previous hour, and the sequence up to which all messages of the hour are settled.
 
 In every version, a record is an array that begins with version, epoch and number. An older release can thus tell
 whether a record that it can't read was written by a newer release, or can't have been written by any node (`fold`).
 """
 
+import zlib
 from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
@@ -46,6 +48,7 @@ class SettleRecord(msgspec.Struct, array_like=True, frozen=True):
     - `clean` says that the epoch ends with this record, and that none of its handlers runs any more; None: the writer's
       release didn't know the field.
     - `lease` is the lease under which the owner has claimed the epoch; 0: the writer's release didn't know the field.
+    - `hours` is how far the hours of a delay stream are settled (engine/core/lane/hour_progress.py).
     """
 
     version: int
@@ -61,6 +64,7 @@ class SettleRecord(msgspec.Struct, array_like=True, frozen=True):
     horizon: _Whole = 0
     clean: bool | None = None
     lease: _Whole = 0
+    hours: bytes = b""
 
 
 class _Beginning(msgspec.Struct, array_like=True, frozen=True):
@@ -86,6 +90,11 @@ class UnknownVersion(ConfigError):
         )
 
 
+_FIELDS_OF_FIRST_VERSION = len(SettleRecord.__struct_fields__) - 1
+_LONG = 4_096  # bytes
+_COMPRESSED = b"\x80\x00"  # begins compressed runs; a varint never begins so
+_LONGEST = 1 << 26  # bytes; somebody else may have written the record
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(SettleRecord)
 _beginning = msgspec.msgpack.Decoder(_Beginning)
@@ -93,7 +102,13 @@ _beginning = msgspec.msgpack.Decoder(_Beginning)
 
 def encode(record: SettleRecord, version: int = 0) -> bytes:
     """Encode a record, as one of this `version` if that is given."""
-    return _encoder.encode(replace(record, version=version) if version not in (0, record.version) else record)
+    version = version or record.version
+    if version == VERSION:
+        return _encoder.encode((version, *astuple(record)[1:_FIELDS_OF_FIRST_VERSION]))
+    runs = record.runs
+    if len(runs) > _LONG:
+        runs = _COMPRESSED + zlib.compress(runs)
+    return _encoder.encode(replace(record, version=version, runs=runs))
 
 
 def decode(raw: bytes) -> SettleRecord:
@@ -101,7 +116,17 @@ def decode(raw: bytes) -> SettleRecord:
     try:
         beginning = _beginning.decode(raw)
         if beginning.version <= SHARED_VERSION:
-            return _decoder.decode(raw)
-    except UNREADABLE as error:
+            record = _decoder.decode(raw)
+            return replace(record, runs=_decompress(record.runs)) if record.runs.startswith(_COMPRESSED) else record
+    except (*UNREADABLE, zlib.error) as error:
         raise ValueError(f"not a settle record: {error}") from error
     raise UnknownVersion(beginning)
+
+
+def _decompress(runs: bytes) -> bytes:
+    """Raises ValueError, zlib.error."""
+    stream = zlib.decompressobj()
+    found = stream.decompress(runs[len(_COMPRESSED) :], _LONGEST)
+    if not stream.eof:
+        raise ValueError("compressed runs are cut short, or too long")
+    return found

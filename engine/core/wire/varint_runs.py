@@ -1,4 +1,4 @@
-"""Packs the settled runs and the marks of a settle record as varints. Pure."""
+"""Packs the settled runs, the marks and the hours of a settle record as varints. Pure."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ def pack_runs(spans: Iterable[tuple[int, int]], base: int) -> bytes:
     return bytes(out)
 
 
-def pack_marks(rising: Iterable[tuple[int, int]], base: int) -> bytes:
-    """Pack rising (sequence, mark) pairs, all above `base`, as varints."""
+def pack_pairs(rising: Iterable[tuple[int, int]], base: int) -> bytes:
+    """Pack (key, value) pairs with rising keys, all above `base`, as varints."""
     out = bytearray()
-    for sequence, mark in rising:
-        _varint(out, sequence - base - 1)
-        _varint(out, mark)
-        base = sequence
+    for key, value in rising:
+        _varint(out, key - base - 1)
+        _varint(out, value)
+        base = key
     return bytes(out)
 
 
-def unpack_marks(packed: bytes, base: int) -> list[tuple[int, int]]:
-    """The inverse of `pack_marks`. Raises ValueError if the bytes are truncated."""
+def unpack_pairs(packed: bytes, base: int) -> list[tuple[int, int]]:
+    """The inverse of `pack_pairs`. Raises ValueError if the bytes are truncated."""
     values = _values(packed)
-    marks = []
-    for gap, mark in zip(values[::2], values[1::2], strict=True):
+    pairs = []
+    for gap, value in zip(values[::2], values[1::2], strict=True):
         base += gap + 1
-        marks.append((base, mark))
-    return marks
+        pairs.append((base, value))
+    return pairs
 
 
 def unpack_runs(packed: bytes, base: int) -> list[tuple[int, int]]:

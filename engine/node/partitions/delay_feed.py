@@ -60,6 +60,9 @@ class DelayFeed:
         """
         hour = now // _HOUR
         held = {subject.rpartition(".")[2] for subject in await self._store.counts(self._lane.id)}
+        self._lane.hours.retain(
+            {*map(_hour_of, held), *(_hour_of(text) for hours in self._hours.values() for text in hours)}
+        )
         for feed, hours in list(self._hours.items()):
             if not hours & held and all(_hour_of(text) < hour - 1 for text in hours):
                 del self._hours[feed]
@@ -67,7 +70,8 @@ class DelayFeed:
         fresh = sorted(_hours_to_feed(held, now, ahead).difference(*self._hours.values()), key=_hour_of, reverse=True)
         apart, together = fresh[:_APART], fresh[_APART:]
         for some in [*([text] for text in apart), *([together] if together else [])]:
-            feed = self._store.feed(self._lane.id, 1, self._take_in, self._resume, hours=some)
+            start = self._lane.hours.find_start(map(due_hour, some))
+            feed = self._store.feed(self._lane.id, start, self._take_in, self._resume, hours=some)
             self._hours[feed] = {*some}
 
     async def begin_again(self) -> None:
@@ -83,7 +87,7 @@ class DelayFeed:
 
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         if self._is_filtered and not self._resolver.takes_delayed(headers, at):
-            self._lane.note_end(sequence, at)
+            self._lane.note_later(subject, sequence, at)
             if not self._lane.must_keep_out(subject, sequence):
                 self._resolver.pass_over(self._lane, sequence)
             return

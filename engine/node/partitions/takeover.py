@@ -153,7 +153,7 @@ async def _fence(store: Store, lane: Lane, position: int, version: Callable[[], 
     writing.
     """
     append = lane.next_append(now_ns(), fence=True)
-    if append is not None and len(settle_record.encode(append.record)) > store.max_payload - HEADERS:
+    if append is not None and len(settle_record.encode(append.record, version())) > store.max_payload - HEADERS:
         lane.log.withdraw(append)
         lane.log.defer_checkpoint()
         append = lane.next_append(now_ns(), fence=True)  # an empty record of the new epoch is a fence as well

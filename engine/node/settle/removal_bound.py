@@ -144,7 +144,7 @@ class RemovalBound:
         return state.settled if await self._recognise(cluster, lane, state) else None
 
     def forget_read(self, lane: Lane) -> None:
-        """Have `find_settled` read the logs again, although they haven't changed: not all that they allow is removed."""
+        """Have `find_settled` read the logs again, changed or not: not all that they allow is removed."""
         self._read.pop(lane, None)
 
     async def _recognise(self, cluster: str, lane: Lane, claim: _Claim) -> bool:

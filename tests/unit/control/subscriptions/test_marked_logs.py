@@ -9,7 +9,7 @@ from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.core.records.settle_record import SHARED_VERSION, UNOWNED_EPOCH, SettleRecord
-from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
+from evenlane.engine.core.wire.varint_runs import pack_pairs, pack_runs
 from evenlane.engine.node.partitions.takeover import recover
 from tests.support.subscription_world import ENV, SubscriptionWorld
 
@@ -21,7 +21,7 @@ def record(number, watermark, runs=(), marks=(), **fields):
     """A record of the stream's last owner, which has seen 9 messages."""
     values = {"epoch": 7, "number": number, "high": 9, "version": 1, "created": "", "high_at": 0} | fields
     return SettleRecord(
-        **values, watermark=watermark, runs=pack_runs(runs, watermark), marks=pack_marks(marks, watermark)
+        **values, watermark=watermark, runs=pack_runs(runs, watermark), marks=pack_pairs(marks, watermark)
     )
 
 

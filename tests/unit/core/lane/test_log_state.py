@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.lane.settled_set import runs
 from evenlane.engine.core.records.settle_record import VERSION, SettleRecord, UnknownVersion, encode
-from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
+from evenlane.engine.core.wire.varint_runs import pack_pairs, pack_runs
 from tests.unit.core.records.settle_records import newer, record
 
 
@@ -139,7 +139,7 @@ def test_fold_of_marks_matches_a_plain_dict(steps):
             encode(
                 record(
                     number=number, created=f"s{made}", checkpoint=kind == "checkpoint",
-                    runs=pack_runs(runs(sorted(new_runs)), 0), marks=pack_marks(sorted(marked.items()), 0),
+                    runs=pack_runs(runs(sorted(new_runs)), 0), marks=pack_pairs(sorted(marked.items()), 0),
                 )
             )
         )  # fmt: skip

@@ -5,7 +5,7 @@ from itertools import groupby
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenlane.engine.core.lane.settled_set import SettledSet, runs
+from evenlane.engine.core.lane.settled_set import SettledSet, common_runs, runs
 
 CHUNK = 4096
 # around the edges of the chunks, where errors are likely
@@ -50,6 +50,25 @@ def test_settled_set_matches_a_plain_set(steps):
     around = {s + d for s in members for d in (-1, 1)} | members | {1}
     assert members & around == {s for s in around if s > 0 and s in settled}
     assert watermark_of(members) == settled.watermark
+
+
+@given(st.lists(operations, min_size=1, max_size=3), operations, sequences)
+def test_common_runs_match_plain_sets(several, excluded, start):
+    """K10: what all subscriptions have settled, without what is removed already."""
+    sets, members = zip(*map(after, several), strict=True)
+    without, absent = after(excluded)
+    expected = sorted(s for s in set.intersection(*members) - absent if s >= start)
+    found = list(common_runs(sets, without, start))
+    assert expected == [s for first, last in found for s in range(first, last + 1)]
+
+
+@given(st.lists(st.integers(1, 3 * CHUNK), max_size=30), st.lists(st.integers(1, 3 * CHUNK), max_size=30))
+def test_set_from_minus_one_loses_any_member(added, discarded):
+    settled = SettledSet(-1)
+    settled.add_sorted(sorted(set(added)))
+    for sequence in discarded:
+        settled.discard(sequence)
+    assert runs_of(sorted(set(added) - set(discarded))) == list(settled.above())
 
 
 @given(operations, sequences)

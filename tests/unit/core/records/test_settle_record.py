@@ -1,16 +1,36 @@
 """The settle log's records survive encoding, and others than this release's are refused."""
 
+import zlib
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from evenlane.engine.core.records.settle_record import VERSION, SettleRecord, UnknownVersion, decode, encode
-from evenlane.engine.core.wire.varint_runs import pack_marks
+from evenlane.engine.core.wire.varint_runs import pack_pairs, pack_runs
 from tests.unit.core.records.settle_records import newer, record
 
 
 def test_record_survives_encoding():
     one = record(runs=b"\x00\x01", checkpoint=True, high_at=1 << 62)
     assert one == decode(encode(one))
+
+
+def test_long_runs_are_compressed_in_version_2():
+    """K10: a million messages of which every other one is held for another subscription fit a record."""
+    runs = pack_runs([(sequence, sequence) for sequence in range(2, 1_000_000, 2)], 0)
+    one = record(version=2, runs=runs, hours=pack_pairs([(490_000, 7)], 0))
+    assert one == decode(raw := encode(one))
+    assert len(raw) < 10_000 < len(runs)
+    assert replace(one, version=1, hours=b"") == decode(encode(one, 1))
+
+
+@pytest.mark.parametrize("runs", [b"\x80\x00", b"\x80\x00abc", b"\x80\x00" + zlib.compress(b"1" * 9_000)[:-5],
+                                  b"\x80\x00" + zlib.compress(bytes((1 << 26) + 1))],
+                         ids=["empty", "no stream", "cut short", "too long"])  # fmt: skip
+def test_malformed_compression_is_refused(runs):
+    with pytest.raises(ValueError, match="not a settle record"):
+        decode(msgspec.msgpack.encode(record(version=2, runs=runs)))
 
 
 @pytest.mark.parametrize("raw", [encode(record(version=3)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
@@ -39,7 +59,7 @@ FIELDS = [
 def test_older_release_ignores_later_fields(known):
     """Rolling upgrade, and rollback: an older release reads this release's records."""
     old = msgspec.defstruct("Old", FIELDS[:known], array_like=True, frozen=True)
-    values = (VERSION, 7, 3, "s", 9, 90, 4, b"\x00\x01", True, pack_marks([(5, 4)], 4))
+    values = (VERSION, 7, 3, "s", 9, 90, 4, b"\x00\x01", True, pack_pairs([(5, 4)], 4))
     assert old(*values[:known]) == msgspec.msgpack.Decoder(old).decode(
         encode(SettleRecord(*values, horizon=9, clean=True))
     )

@@ -9,40 +9,25 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.subscriptions.registry import RegistryView, Subscription
+from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.engine.core.records import settle_record
+from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.store import MemoryStore
-from tests.support.node.world import CLUSTER_CONFIG, LANES, World, is_durable
+from tests.support.node.subscriptions import AUDIT, VIEW, five_handled, start
+from tests.support.node.world import LANES, World, is_durable
 from tests.support.until import until
 
 if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.node.node import Node
 
-AUDIT = "online_audit"
-VIEW = RegistryView(7, {"audit": Subscription(state="active")})
 UNREADABLE = RegistryView(8, None)
 NONE = RegistryView()
-
-
-async def start(world: World, handler: Any = None, cluster: str = "online", view: RegistryView = VIEW) -> Node:
-    """A node of this cluster that owns all partitions, and follows this registry."""
-    store = world.new_store(cluster)
-    await store.open()
-    if cluster != "online":
-        await store.create_own_streams()
-    await store.close()
-    node = await world.idle_node(handler, cluster=cluster)
-    await node.store.prepare(LANES)
-    await node.registry.begin()
-    node.registry.adopt(view)
-    await node.take_over(range(CLUSTER_CONFIG.partitions), world.next_epoch())
-    return node
+PURGES_ONLY = NodeTuning(pinned_for=1 << 62)
 
 
 async def test_stream_is_purged_up_to_what_all_have_settled() -> None:
     """K10: messages that one subscription hasn't settled stay, however far the other one is; then they go, also once
-    traffic has ended.
+    traffic has ended, and none needs to be deleted singly.
     """
     released, seen = asyncio.Event(), []
 
@@ -51,7 +36,7 @@ async def test_stream_is_purged_up_to_what_all_have_settled() -> None:
         await released.wait()
 
     async with World() as world:
-        node = await start(world)
+        node = await start(world, tuning=PURGES_ONLY)
         audit = await start(world, hold, AUDIT)
         ids = await world.put_many(20)
         await until(lambda: len(world.handled) == 20 and is_durable(node) and len(seen) == 8)
@@ -94,13 +79,7 @@ async def test_registry_that_cant_be_read_holds_everything() -> None:
 
 async def test_repair_of_the_registry_forgets_nobody() -> None:
     """L, K10: the registry can't be read, and is deleted then. What a subscription that was in it needs stays."""
-    async with World() as world:
-        audit = world.new_store(AUDIT)
-        await audit.open()
-        await audit.create_own_streams()
-        node = await start(world)
-        await world.put_many(5)
-        await until(lambda: len(world.handled) == 5 and is_durable(node))
+    async with five_handled() as (world, node, _audit):
         for view in (UNREADABLE, NONE):
             node.registry.adopt(view)
             await node.registry.complete()
@@ -110,7 +89,6 @@ async def test_repair_of_the_registry_forgets_nobody() -> None:
         await until(lambda: lane.removal.last_purge > looked, 15, "it to ask again whether something may go")
         await until(lambda: not node.settler.truncator.tasks.by_lane)
         assert world.waiting() == 5
-        await audit.close()
 
 
 async def test_what_was_held_goes_with_the_subscription() -> None:
@@ -129,13 +107,7 @@ async def test_subscription_that_only_etcd_has_lost_still_counts() -> None:
     """F2, K10: after a restoration from a backup the registry may lack it. Its settle logs say that it isn't deleted;
     the node that lives through it knows that, and so does one that starts later.
     """
-    async with World() as world:
-        audit = world.new_store(AUDIT)
-        await audit.open()
-        await audit.create_own_streams()
-        lives = await start(world)
-        await world.put_many(5)
-        await until(lambda: len(world.handled) == 5 and is_durable(lives))
+    async with five_handled() as (world, lives, audit):
         with capture_logs() as logs:
             lives.registry.adopt(NONE)
             await lives.registry.complete()
@@ -150,21 +122,14 @@ async def test_subscription_that_only_etcd_has_lost_still_counts() -> None:
         await audit.delete_own_streams()
         await later.registry.complete()
         await world.all_gone()
-        await audit.close()
 
 
 async def test_log_of_another_stream_settles_nothing() -> None:
     """L, K10: not if the stream was created again, and not if it was rolled back since the record was written; not even
     after a record about this stream.
     """
-    async with World() as world:
+    async with five_handled() as (world, node, audit):
         lane = names.LaneId("lanes", world.partition_of(0))
-        node = await start(world)
-        audit = world.new_store(AUDIT)
-        await audit.open()
-        await audit.create_own_streams()
-        await world.put_many(5)
-        await until(lambda: len(world.handled) == 5 and is_durable(node))
         first, *_, last = world.server.messages(names.stream("online", lane))
         fields = (settle_record.SHARED_VERSION, 0, 0, (await world.store.state(lane)).created)
         right = settle_record.SettleRecord(*fields, last.sequence, last.at, last.sequence, b"")
@@ -183,25 +148,17 @@ async def test_log_of_another_stream_settles_nothing() -> None:
             assert world.waiting() == 5
         await audit.append_log(lane, settle_record.encode(right), position)
         await world.all_gone()
-        await audit.close()
 
 
 async def test_last_message_may_be_deleted_before_the_log_begins() -> None:
     """K10: a lane whose last message was deleted because others pinned the watermark is emptied nevertheless."""
-    async with World() as world:
+    async with five_handled() as (world, _node, audit):
         lane = names.LaneId("lanes", world.partition_of(0))
-        node = await start(world)
-        audit = world.new_store(AUDIT)
-        await audit.open()
-        await audit.create_own_streams()
-        await world.put_many(5)
-        await until(lambda: len(world.handled) == 5 and is_durable(node))
         state = await audit.state(lane)
         await audit.delete(lane, state.last)
         fields = (settle_record.SHARED_VERSION, 0, 0, state.created, state.last, state.at, state.last, b"")
         await audit.append_log(lane, settle_record.encode(settle_record.SettleRecord(*fields)), 0)
         await world.all_gone()
-        await audit.close()
 
 
 class SlowStore(MemoryStore):
