@@ -193,6 +193,9 @@ class Store(Protocol):
     async def counts(self, lane: LaneId) -> dict[str, int]:
         """The number of messages in the lane, by subject."""
 
+    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
+        """The same, of the subjects that have messages after this sequence. Raises Lost, Refused."""
+
     async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         """The number of a project's messages in the lane, by subject, and up to which sequence; empty if the lane
         doesn't exist. Settled messages count until they are removed.

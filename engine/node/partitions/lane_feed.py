@@ -72,18 +72,26 @@ class LaneFeed:
             catch_up_priority.expect_anything()
             self._feed_all(state.last)
             if backlog > self._tuning.small:
-                self._start_apart(self._find_out(), "find out")
+                self._start_apart(self._find_out(state, lane.position), "find out")
             return
-        generation, counts = lane.generation, await self._store.counts(lane.id)
+        generation, counts = lane.generation, await self._count_backlog(state, lane.position)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
         self._feed_tail(counts, state.last)
 
-    async def _find_out(self) -> None:
+    async def _count_backlog(self, state: LaneState, position: int) -> dict[str, int]:
+        """The messages of each subject in the backlog, which begins after `position`. The stream may also have many
+        settled messages, which other subscriptions need: then a count may be too high.
+        """
+        if position - state.first < self._tuning.small:
+            return await self._store.counts(self._lane.id)
+        return await self._store.counts_after(self._lane.id, position)
+
+    async def _find_out(self, state: LaneState, position: int) -> None:
         """Read the subjects of the backlog, so that only those queues wait that have to."""
         generation = self._lane.generation
         with contextlib.suppress(Lost, Refused):
-            counts = await self._store.counts(self._lane.id)
+            counts = await self._count_backlog(state, position)
             if self._lane.generation == generation:
                 self._catch_up_priority.narrow(subject.encode() for subject in counts)
 

@@ -15,7 +15,7 @@ from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, await_call, has_message, read_stored
 from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
 from evenlane.engine.store.jetstream.client.replies import ApiError, Reply
-from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of
+from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of, subject_and_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 256
 _IN_ONE_ANSWER = 1_000  # messages per response
+_ALL = 1_000_000  # more than a log has records, or a lane subjects
 _LOGS_AT_ONCE = 64
 _BYTES_IN_ONE_ANSWER = 256 << 10
 _BELIEVED = 30_000_000_000  # ns; how long a replica count is relied on
@@ -133,6 +134,12 @@ class Reads:
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, 0, sequence_of).count()
 
+    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
+        stream, pattern = names.stream(self._cluster, lane), f"{names.lane_prefix(self._cluster, lane)}>"
+        last_of = dict(await Scan(self._connection, stream, pattern, None, _ALL, subject_and_sequence).run())
+        counts = (await self.subjects(lane, pattern)).counts
+        return {subject: count for subject, count in counts.items() if last_of.get(subject, 0) > position}
+
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, limit, head_of).run()
 
@@ -217,7 +224,7 @@ class Reads:
         if found and found[-1].sequence == position:
             return found
         # A lagging replica, or too much for one response: ask the leader for each record, all at once.
-        sequences = await Scan(self._connection, stream, subject, 1, 1_000_000, sequence_of).run()
+        sequences = await Scan(self._connection, stream, subject, 1, _ALL, sequence_of).run()
         if position not in sequences:
             raise Lost(f"a replica of {stream} lags, or a checkpoint came in between")
         answers = await asyncio.gather(

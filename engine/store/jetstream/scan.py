@@ -1,4 +1,6 @@
-"""Reads the next messages of one subject without their bodies, through a consumer of its own."""
+"""Reads messages without their bodies, through a consumer of its own: the next ones of one subject, or the last one of
+each subject.
+"""
 
 from __future__ import annotations
 
@@ -23,25 +25,31 @@ _SECOND = 1_000_000_000
 T = TypeVar("T")
 
 
-def sequence_of(words: list[bytes], _headers: bytes) -> int:
+def sequence_of(_subject: bytes, words: list[bytes], _headers: bytes) -> int:
     return int(words[5])
 
 
-def head_of(words: list[bytes], headers: bytes) -> Head:
+def subject_and_sequence(subject: bytes, words: list[bytes], _headers: bytes) -> tuple[str, int]:
+    return subject.decode(), int(words[5])
+
+
+def head_of(_subject: bytes, words: list[bytes], headers: bytes) -> Head:
     return Head(int(words[5]), int(words[7]), h.read_added_number(headers, "Nats-Msg-Size", 0), headers)
 
 
 class Scan(Generic[T]):
-    """One scan of a subject. `read` converts each message, given the tokens of its reply subject and its headers."""
+    """One scan of a subject or pattern, from the sequence `start` on; None: of the last message of each subject. `read`
+    converts each message, given its subject, the tokens of its reply subject, and its headers.
+    """
 
     def __init__(
         self,
         connection: Connection,
         stream: str,
         subject: str,
-        start: int,
+        start: int | None,
         limit: int,
-        read: Callable[[list[bytes], bytes], T],
+        read: Callable[[bytes, list[bytes], bytes], T],
     ) -> None:
         self._connection, self._stream, self._subject = connection, stream, subject
         self._start, self._limit, self._read = start, limit, read
@@ -56,9 +64,8 @@ class Scan(Generic[T]):
     async def count(self) -> int:
         """Read up to `limit` messages, and return how many there are in all. Raises Lost."""
         config = {
-            "deliver_policy": "by_start_sequence", "opt_start_seq": self._start, "ack_policy": "none",
-            "filter_subject": self._subject, "headers_only": True, "mem_storage": True, "num_replicas": 1,
-            "inactive_threshold": 10 * _SECOND,
+            "ack_policy": "none", "filter_subject": self._subject, "headers_only": True, "mem_storage": True,
+            "num_replicas": 1, "inactive_threshold": 10 * _SECOND, **_policy(self._start),
         }  # fmt: skip
         connection, stream = self._connection, self._stream
         try:
@@ -74,7 +81,7 @@ class Scan(Generic[T]):
     async def _collect(self, name: str, expected: int) -> None:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def on_message(_subject: bytes, reply: bytes, headers: bytes, _body: bytes) -> None:
+        def on_message(subject: bytes, reply: bytes, headers: bytes, _body: bytes) -> None:
             if done.done():
                 return
             words = reply.split(b".")
@@ -84,7 +91,7 @@ class Scan(Generic[T]):
             if len(words) > 9:
                 del words[2:4]
             try:
-                number, read = int(words[6]), self._read(words, headers)
+                number, read = int(words[6]), self._read(subject, words, headers)
             except (ValueError, IndexError):
                 done.set_exception(Disconnected("a message came that isn't from a consumer"))
                 return
@@ -111,3 +118,9 @@ class Scan(Generic[T]):
             with contextlib.suppress(ValueError):  # closing the connection empties the list
                 self._connection.on_lost.remove(on_lost)
             self._connection.unlisten(sid)
+
+
+def _policy(start: int | None) -> dict[str, object]:
+    if start is None:
+        return {"deliver_policy": "last_per_subject"}
+    return {"deliver_policy": "by_start_sequence", "opt_start_seq": start}

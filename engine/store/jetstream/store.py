@@ -256,6 +256,9 @@ class JetStreamStore:
         mine = f"{names.lane_prefix(self._cluster, lane)}>" if lane.kind == "again" else ">"
         return (await self._reads.subjects(lane, mine)).counts
 
+    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
+        return await self._reads.counts_after(lane, position)
+
     async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         return await self._reads.count_by_subject(lane, project)
 

@@ -186,6 +186,13 @@ class MemoryStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return await self._read(lambda: self.lane(lane).counts(self._prefix_of(lane)))
 
+    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
+        def read() -> dict[str, int]:
+            stream = self.lane(lane)
+            return {s: n for s, n in stream.counts(self._prefix_of(lane)).items() if stream.sequences(s, position + 1)}
+
+        return await self._read(read)
+
     async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
         place = 2 if lane.kind == "dead" else 3
 

@@ -59,6 +59,14 @@ class LaneContract:
         assert expected == await world.second.counts(LANE)
         assert {} == await world.store.counts(OTHER)
 
+    async def test_counts_after_a_sequence_leave_out_settled_subjects(self, world):
+        """K10, E5: what is stored for other subscriptions only isn't taken for a backlog."""
+        await fill(world, 3)
+        await fill(world, 2, project="other")
+        assert await world.second.counts(LANE) == await world.second.counts_after(LANE, 0)
+        assert {subject(world.env, project="other"): 2} == await world.second.counts_after(LANE, 3)
+        assert {} == await world.second.counts_after(LANE, 5)
+
     async def test_held_counts_one_project_of_lane(self, world):
         """K6: producers count a topic's backlog by it if no node runs."""
         high = names.lane_subject(world.env, LANE.partition, "acme", 7, "high")

@@ -30,14 +30,14 @@ def subject(group, priority, project="acme"):
 class Feeding:
     """A lane whose feed the test plays: `deliver` delivers the next message."""
 
-    def __init__(self, *backlog, **tuning):
+    def __init__(self, *backlog, settled=0, **tuning):
         tuning = NodeTuning(**tuning)
         self.backlog, self.became_ready, self.feed_, self.all_feeds = backlog, [], None, []
         self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.on_ready))
         self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.backlog_wait_s)
         ready = SimpleNamespace(on_queue_ready=self.on_ready)
         self.feeds = LaneFeed(self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), tuning)
-        self.delivered = 0
+        self.delivered = self.lane.position = settled
 
     def open_queue(self, _lane, subject, _entry):
         project, group, band = parse_queue(subject, "lanes", BANDS)
@@ -54,6 +54,9 @@ class Feeding:
     async def counts(self, _lane):
         return {each: self.backlog.count(each) for each in self.backlog}
 
+    async def counts_after(self, _lane, position):
+        return {each: self.backlog.count(each) for each in self.backlog[position:]}
+
     def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None, on_head=None):
         self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, on_head=on_head, close=self.close)
         self.all_feeds.append(self.feed_)
@@ -69,7 +72,7 @@ class Feeding:
     # ---- as the server
 
     async def begin(self):
-        await self.feeds.begin(SimpleNamespace(last=len(self.backlog)))
+        await self.feeds.begin(SimpleNamespace(first=1, last=len(self.backlog)))
 
     def deliver(self, subject):
         self.delivered += 1
@@ -98,6 +101,16 @@ async def test_queue_waits_only_for_more_urgent_messages_of_its_group():
     feeding.deliver(feeding.backlog[3])
     assert [(0, "mid"), (1, "low"), (1, "high"), (0, "low")] == feeding.became_ready
     assert feeding.feed_.sink == feeding.lane.take_in, "messages go straight to the lane now"
+    await feeding.feeds.drop()
+
+
+async def test_no_queue_waits_for_settled_messages():
+    """K10, E5: the stream still has them, because another subscription needs them."""
+    feeding = Feeding(*[subject(0, "high")] * 3, *[subject(0, "low")] * 3, settled=3, small=1)
+    await feeding.begin()
+    feeding.deliver(subject(0, "low"))
+    await until(lambda: feeding.became_ready)
+    assert [(0, "low")] == feeding.became_ready
     await feeding.feeds.drop()
 
 

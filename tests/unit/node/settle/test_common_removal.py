@@ -141,9 +141,7 @@ async def test_takeover_feeds_no_delayed_message_that_is_settled() -> None:
         await world.crash(node)
         second = Handler("150")
         node = await start(world, second, tuning=AT_ONCE)
-        await until(
-            lambda: CountingStore.delivered == 200
-        )  # the log of a short life doesn't say how far it was
+        await until(lambda: CountingStore.delivered == 200)  # the log of a short life doesn't say how far it was
         await world.put(b"201", id=201, due=world.store.now())
         await until(lambda: second.handled == ["201"] and is_durable(node))
         await world.crash(node)
