@@ -125,7 +125,7 @@ class NodeParts(NodeEvents, ABC):
         self._unreadable = unreadable or UnreadableRecords(Troubles())
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
         self.clock = StoreClock(store, self.times)
-        self._bound = RemovalBound(store, cluster)
+        self.bound = RemovalBound(store, cluster)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
         self._failure_log = FailureLog(
             error_texts=error_texts, on_dead=tracer.on_dead_letter if tracer is not None else None
@@ -181,12 +181,12 @@ class NodeParts(NodeEvents, ABC):
         )  # fmt: skip
         self.verifier = StreamVerifier(self.store, self.settlement, self)
         truncator = StreamTruncator(
-            self.store, self.verifier, self.settlement, self.trusted, self, self._bound,
+            self.store, self.verifier, self.settlement, self.trusted, self, self.bound,
             limited=self.cluster_config.max_queue_backlog is not None, purge_interval_s=purge_interval,
             pinned_for=self._tuning.pinned_for,
         )  # fmt: skip
         self.settler = Settler(
-            self.store, settle_interval, self.dirty, self.verifier, truncator, self._bound, self.signal, self,
+            self.store, settle_interval, self.dirty, self.verifier, truncator, self.bound, self.signal, self,
             most=max(_LEAST_FULL, 4 * self._concurrency),
         )  # fmt: skip
 
@@ -200,13 +200,13 @@ class NodeParts(NodeEvents, ABC):
         context = PartitionContext(
             self.store, names.lane_kinds(self.cluster), self.limits, bands, resolver, self.ready, self.eligibility,
             self.verifier, self.settler, self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store),
-            self._bound, self._tuning,
+            self.bound, self._tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,
             self.counters, self.clock, self._unreadable,
         )  # fmt: skip
-        self.registry = RegistryAdoption(self._bound, self.owned, self.settler)
+        self.registry = RegistryAdoption(self.bound, self.owned, self.settler)
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 
     def _build_dispatcher(self) -> None:

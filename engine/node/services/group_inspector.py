@@ -1,8 +1,9 @@
 """Answers, for a node, whether its partitions hold any message of a group.
 
-A group is held as long as a stream has a message of it that is not durably settled. One inspection thus finds messages
-that wait, run, are retried, are due next month, or were put and haven't been delivered yet. The lane is inspected
-before the delay stream, because a retry is stored there before its original is settled.
+A group is held as long as a stream has a message of it that is not durably settled by each subscription. One inspection
+thus finds messages that wait, run, are retried, are due next month, or were put and haven't been delivered yet. The
+lane is inspected before the delay stream, and both before the retries of other subscriptions, because a retry is stored
+before its original is settled.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.base.names import LaneId
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.records.group_gc_messages import GroupReply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from evenlane.engine.core.lane.lane import Lane
+    from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.engine.core.records.group_gc_messages import GroupRequest
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.partitions.partition import Partition
@@ -79,6 +82,7 @@ class GroupInspector:
                 try:
                     for lane in partition.lanes:
                         await self._look(lane, requested, full)
+                    await self._look_at_retries(partition.number, requested, full)
                 except (Lost, Refused):
                     return False
                 return True
@@ -89,15 +93,30 @@ class GroupInspector:
     async def _look(self, lane: Lane, requested: Mapping[str, frozenset[int]], full: dict[str, set[int]]) -> None:
         """Raises Lost, also if the lane was handed over or replaced meanwhile."""
         generation = lane.generation
+        needed: dict[str, list[SettledSet] | None] = {}  # what has been settled by all that get a project's messages
         for subject, count in (await self._counts(lane, requested)).items():
             words = subject.split(".")
             project, group = words[3], names.number(words[4])
             if group is None or group not in requested.get(project, ()) or group in full[project] or not count:
                 continue
-            if count > _MOST_SETTLED or not await self._is_all_settled(lane, subject, count):
+            if project not in needed:
+                others = await self._node.bound.find_settled(lane, project)
+                needed[project] = None if others is None else [lane.settled, *others]
+            if not await self._is_all_settled(lane, subject, count, needed[project]):
                 full[project].add(group)
         if lane.fenced or lane.generation != generation:
             raise Lost("the lane was handed off or replaced")
+
+    async def _look_at_retries(
+        self, partition: int, requested: Mapping[str, frozenset[int]], full: dict[str, set[int]]
+    ) -> None:
+        """Look at the streams of retries of other subscriptions. Raises Lost."""
+        node, lane = self._node, LaneId("again", partition)
+        for cluster in node.bound.others or ():
+            for project, groups in requested.items():
+                for subject in (await node.store.count_by_subject(lane, project, cluster)).counts:
+                    if (group := names.number(subject.split(".")[4])) in groups:
+                        full[project].add(group)
 
     async def _counts(self, lane: Lane, requested: Mapping[str, frozenset[int]]) -> dict[str, int]:
         store = self._node.store
@@ -108,9 +127,18 @@ class GroupInspector:
             counts |= (await store.count_by_subject(lane.id, project)).counts
         return counts
 
-    async def _is_all_settled(self, lane: Lane, subject: str, count: int) -> bool:
-        """Whether all messages of a subject are settled. False if fewer are found than were counted: a replica lags, or
-        some were removed just now. The next look will tell.
+    async def _is_all_settled(self, lane: Lane, subject: str, count: int, settled: Sequence[SettledSet] | None) -> bool:
+        """Whether all messages of a subject, `count` in all, are settled by all subscriptions that get them. None: what
+        they have settled isn't known. False if fewer are found than were counted: a replica lags, or some were removed
+        just now. The next look will tell.
         """
-        found = await self._node.store.scan(lane.id, subject, 1, count)
-        return len(found) >= count and all(sequence in lane.settled for sequence in found)
+        store, start = self._node.store, 1
+        if settled is None:
+            return False
+        if count > _MOST_SETTLED and self._node.bound.is_shared and lane.id.kind == "lanes":
+            start = min(each.watermark for each in settled) + 1  # many wait for their removal
+            count = await store.count(lane.id, subject, start)
+        if count > _MOST_SETTLED:
+            return False
+        found = await store.scan(lane.id, subject, start, count) if count else []
+        return len(found) >= count and all(sequence in each for sequence in found for each in settled)

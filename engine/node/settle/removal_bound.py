@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.engine.core.lane.log_state import LogState, fold
+from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.core.records import settle_record
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ class RemovalBound:
     - `_recognised` has, for a lane and another cluster, the generation in which a record of that cluster's log was
       found to be about the very stream, and the record's highest message. A rolled-back stream has another
       generation. A record with a higher message may be about the stream as it was before: it was under way meanwhile.
-    - `_read` has, for a lane, the numbers of the records that ended all logs when they were last read whole.
     """
 
     def __init__(self, store: Store, cluster: str) -> None:
@@ -38,7 +38,6 @@ class RemovalBound:
         self.view = RegistryView()
         self._unlisted: frozenset[str] = frozenset()
         self._recognised: dict[tuple[Lane, str], tuple[int, int]] = {}
-        self._read: dict[Lane, list[tuple[int, int]]] = {}
 
     def adopt(self, view: RegistryView) -> None:
         """Go by this registry from now on. A subscription that it doesn't list any more counts until `check_unlisted`
@@ -113,28 +112,35 @@ class RemovalBound:
         except (ValueError, settle_record.UnknownVersion):
             return None
 
-    async def find_settled(self, lane: Lane) -> list[SettledSet] | None:
-        """What each other subscription has settled of the lane durably, above its watermark, too. None if one of them
-        isn't known, or has settled nothing; and if neither their logs nor the lane's own have changed since the last
-        call. Raises Lost.
+    async def find_ends(self, lane: Lane) -> list[tuple[int, int]] | None:
+        """Where the lane's settle logs end, its own and those of all others: the epoch and number of each last record.
+        None if another subscription isn't known, or has no record. Raises Lost.
         """
-        clusters = self.others
-        if clusters is None:
-            return None
         ends = [(lane.epoch, lane.log.durable_number)]
-        for cluster in clusters:
+        for cluster in self.others or ():
             if (record := await self._read_last(cluster, lane)) is None:
                 return None
             ends.append((record.epoch, record.number))
-        if ends == self._read.get(lane):
+        return None if self.others is None else ends
+
+    async def find_settled(self, lane: Lane, project: str = "") -> list[SettledSet] | None:
+        """What each other subscription has settled of the lane durably, above its watermark, too; with `project` only
+        those that get this project's messages. None if one of them isn't known, or has settled nothing. Raises Lost.
+        """
+        if self.others is None:
             return None
         found = []
-        for cluster in clusters:
+        for cluster in self.others:
+            if project and not self._takes(cluster, project):
+                continue
             if (settled := await self._settled_of(cluster, lane)) is None:
                 return None
             found.append(settled)
-        self._read[lane] = ends
         return found
+
+    def _takes(self, cluster: str, project: str) -> bool:
+        entry = (self.view.subscriptions or {}).get(names.subscription_of(cluster))
+        return entry is None or SubscriptionFilter(projects=tuple(entry.projects)).takes_project(project)
 
     async def _settled_of(self, cluster: str, lane: Lane) -> SettledSet | None:
         try:
@@ -142,10 +148,6 @@ class RemovalBound:
         except settle_record.UnknownVersion:
             return None
         return state.settled if await self._recognise(cluster, lane, state) else None
-
-    def forget_read(self, lane: Lane) -> None:
-        """Have `find_settled` read the logs again, changed or not: not all that they allow is removed."""
-        self._read.pop(lane, None)
 
     async def _recognise(self, cluster: str, lane: Lane, claim: _Claim) -> bool:
         """Whether another cluster's claim is about this very stream."""
@@ -171,7 +173,6 @@ class RemovalBound:
     def discard(self, lane: Lane) -> None:
         """The lane isn't this node's any more."""
         self._recognised = {key: found for key, found in self._recognised.items() if key[0] is not lane}
-        self._read.pop(lane, None)
 
 
 def is_own_stream(lane: Lane) -> bool:

@@ -52,6 +52,7 @@ class StreamTruncator:
     Invariants, both of lanes that other subscriptions read, too:
     - `_stands` has the lanes whose lowest watermark doesn't move, and since when (monotonic ns).
     - `_waits` has how long (ns) the next removal waits after one that could remove nothing; it doubles each time.
+    - `_read` has where the settle logs ended when all that they allow was deleted.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class StreamTruncator:
         self._bound = bound
         self._stands: dict[Lane, int] = {}
         self._waits: dict[Lane, int] = {}
+        self._read: dict[Lane, list[tuple[int, int]]] = {}
         self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
 
     def watch(self, lane: Lane, *, moved: bool) -> None:
@@ -87,6 +89,7 @@ class StreamTruncator:
         self.lanes.pop(lane, None)
         self._waits.pop(lane, None)
         self._stands.pop(lane, None)
+        self._read.pop(lane, None)
         self._bound.discard(lane)
         self.tasks.cancel(lane)
 
@@ -195,10 +198,13 @@ class StreamTruncator:
 
     async def _erase_common(self, lane: Lane) -> bool:
         """Delete messages that all subscriptions have settled above the lowest watermark; False if there are none."""
-        others = await self._bound.find_settled(lane)
-        if others is None or not (erasable := lane.removal.choose_erasable(_DELETES_PER_READ, others)):
+        ends = await self._bound.find_ends(lane)
+        if ends is None or ends == self._read.get(lane) or (others := await self._bound.find_settled(lane)) is None:
             return False
-        self._bound.forget_read(lane)
+        erasable = lane.removal.choose_erasable(_DELETES_PER_READ, others)
+        if not erasable:
+            self._read[lane] = ends
+            return False
         self._waits[lane] = self._purge_interval if len(erasable) == _DELETES_PER_READ else self.pinned_for
         await self._erase(lane, erasable)
         return True

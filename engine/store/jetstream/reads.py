@@ -137,23 +137,22 @@ class Reads:
     async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
         stream, pattern = names.stream(self._cluster, lane), f"{names.lane_prefix(self._cluster, lane)}>"
         last_of = dict(await Scan(self._connection, stream, pattern, None, _ALL, subject_and_sequence).run())
-        counts = (await self.subjects(lane, pattern)).counts
+        counts = (await self.subjects(stream, pattern)).counts
         return {subject: count for subject, count in counts.items() if last_of.get(subject, 0) > position}
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, limit, head_of).run()
 
-    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
+    async def count_by_subject(self, lane: LaneId, project: str, cluster: str) -> SubjectCounts:
         try:
-            return await self.subjects(lane, _subjects_of(self._cluster, lane, project))
+            return await self.subjects(names.stream(cluster, lane), _subjects_of(cluster, lane, project))
         except Refused as error:
             if isinstance(error.__cause__, ApiError) and error.__cause__.code == 404:
                 return SubjectCounts({}, 0)
             raise
 
-    async def subjects(self, lane: LaneId, pattern: str) -> SubjectCounts:
+    async def subjects(self, stream: str, pattern: str) -> SubjectCounts:
         """Read page by page; the last sequence is that of the first page. Raises Lost, Refused."""
-        stream = names.stream(self._cluster, lane)
         counts: dict[str, int] = {}
         last = -1
         while True:
@@ -170,7 +169,11 @@ class Reads:
     async def busy(self) -> list[BusyRecord]:
         stream = names.stream(self._cluster, names.BUSY)
         try:
-            subjects = (await self.subjects(names.BUSY, names.busy_subject(names.env_of(self._cluster), "*"))).counts
+            subjects = (
+                await self.subjects(
+                    names.stream(self._cluster, names.BUSY), names.busy_subject(names.env_of(self._cluster), "*")
+                )
+            ).counts
         except Refused as error:  # deleted at runtime
             await self._restore([])
             raise Lost(str(error)) from error

@@ -254,13 +254,13 @@ class JetStreamStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         # (the stream of retries has messages of other partitions, too)
         mine = f"{names.lane_prefix(self._cluster, lane)}>" if lane.kind == "again" else ">"
-        return (await self._reads.subjects(lane, mine)).counts
+        return (await self._reads.subjects(names.stream(self._cluster, lane), mine)).counts
 
     async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
         return await self._reads.counts_after(lane, position)
 
-    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
-        return await self._reads.count_by_subject(lane, project)
+    async def count_by_subject(self, lane: LaneId, project: str, cluster: str | None = None) -> SubjectCounts:
+        return await self._reads.count_by_subject(lane, project, cluster or self._cluster)
 
     async def busy(self) -> list[BusyRecord]:
         return await self._reads.busy()

@@ -193,15 +193,16 @@ class MemoryStore:
 
         return await self._read(read)
 
-    async def count_by_subject(self, lane: LaneId, project: str) -> SubjectCounts:
+    async def count_by_subject(self, lane: LaneId, project: str, cluster: str | None = None) -> SubjectCounts:
+        of = cluster or self._cluster
         place = 2 if lane.kind == "dead" else 3
 
         def read() -> SubjectCounts:
             try:
-                stream = self.lane(lane)
+                stream = self.server.stream(names.stream(of, lane))
             except Lost:
                 return SubjectCounts({}, 0)
-            every = stream.counts(self._prefix_of(lane)).items()
+            every = stream.counts("" if lane.kind == "dead" else names.lane_prefix(of, lane)).items()
             counts = {subject: n for subject, n in every if subject.split(".")[place] == project}
             return SubjectCounts(counts, stream.state().last)
 

@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
+from evenlane.engine.cluster.subscriptions.registry import RegistryView, Subscription
 from evenlane.engine.core.message.handler_exceptions import Retry
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.core.records.group_gc_messages import GroupQuestion, GroupRequest
 from evenlane.engine.node.services.group_inspector import GroupInspector
 from evenlane.engine.node.tuning import NodeTuning
-from tests.support.node.world import SECOND, World, topic
+from tests.support.node.subscriptions import AUDIT, start
+from tests.support.node.world import SECOND, World, is_durable, topic
 from tests.support.until import until
 
 HOUR = 3_600 * SECOND
@@ -161,3 +163,70 @@ async def test_many_projects_cost_one_request_per_stream(world):
     answer = await GroupInspector(node).inspect(GroupRequest(1, "_INBOX.x", questions, True))
     assert {"p9": [3]} == answer.full
     assert len(asked) == 4
+
+
+# ---- several subscriptions
+
+
+class Audit:
+    """The handler of another subscription: what it does is set by the test."""
+
+    def __init__(self):
+        self.go, self.seen, self.error = asyncio.Event(), [], None
+
+    async def __call__(self, message):
+        self.seen.append(message.id)
+        await self.go.wait()
+        if self.error is not None:
+            raise self.error
+
+
+async def with_audit(world, audit, **entry):
+    """A node that has handled a message of group 3, which another subscription is still handling."""
+    view = RegistryView(7, {"audit": Subscription(state="active", **entry)})
+    node = await start(world, view=view)
+    if audit is not None:
+        await start(world, audit, AUDIT, view)
+    await world.put(group=3)
+    await until(lambda: world.handled and is_durable(node) and (audit is None or audit.seen))
+    return node
+
+
+async def test_group_with_a_message_for_another_subscription_is_full(world):
+    """K10, E3: it is empty once that one has settled the message, too."""
+    node = await with_audit(world, audit := Audit())
+    assert [3] == await full(node, 2, 3)
+    audit.go.set()
+    await world.all_gone()
+    assert [] == await full(node, 2, 3)
+
+
+async def test_group_that_another_subscription_retries_is_full(world):
+    """K10, E3: the retry is in that one's own stream."""
+    audit = Audit()
+    audit.error = Retry(after=3_600 * 5)
+    audit.go.set()
+    node = await with_audit(world, audit)
+    await world.all_gone()
+    assert [3] == await full(node, 2, 3)
+
+
+@pytest.mark.parametrize(("projects", "expected"), [(["other-*"], []), (["ac*"], [3]), ([], [3])])
+async def test_group_is_held_only_by_subscriptions_that_get_its_messages(world, projects, expected):
+    """K10, E3: one that has no nodes doesn't hold a topic whose messages it doesn't get."""
+    node = await with_audit(world, None, projects=projects)
+    assert expected == await full(node, 2, 3)
+
+
+async def test_settled_messages_of_a_large_group_are_left_out(world):
+    """K10, E3: a group with many messages that wait for their removal is empty, as soon as all have settled them."""
+    node = await with_audit(world, audit := Audit())
+    await world.put_many(1_500, group=3)
+    await until(lambda: len(world.handled) == 1_501 and is_durable(node), 120)
+    assert [3] == await full(node, 2, 3)
+    audit.go.set()
+    await until(lambda: is_empty(node), 120)
+
+
+async def is_empty(node):
+    return await full(node, 2, 3) == []
