@@ -122,9 +122,15 @@ def _attention() -> tuple[Panel, ...]:
     return (
         listing(
             "What fires",
-            "Alerts of Evenlane that fire now, by project or node; their runbooks say what to do.",
-            {"alertname": "Alert", "severity": "Severity", "project": "Project", "instance": "Node"},
-            TableColumn("Firing", f"count by (alertname, severity, project, instance) ({_FIRING})"),
+            "Alerts of Evenlane that fire now, of all subscriptions; their runbooks say what to do.",
+            {
+                "alertname": "Alert",
+                "severity": "Severity",
+                "subscription": "Subscription",
+                "project": "Project",
+                "instance": "Node",
+            },
+            TableColumn("Firing", f"count by (alertname, severity, subscription, project, instance) ({_FIRING})"),
             first="Severity",
             most_first=False,
         ),

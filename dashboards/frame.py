@@ -80,12 +80,12 @@ def build_dashboard(
 def _variables(*, one_project: bool, projects: bool) -> list[VariableModel]:
     source = builders.DatasourceVariable("datasource").label("Prometheus").type("prometheus").build()
     env = _values("env", "Environment", f"label_values({metric_names.SLOTS}, env)")
-    node = _allow_several(_values("instance", "Node", f'label_values({metric_names.SLOTS}{{env="$env"}}, instance)'))
-    project = _values("project", "Project", f'label_values({metric_names.BACKLOG}{{env="$env"}}, project)')
+    node = _allow_several(_values("instance", "Node", f"label_values({of_env(metric_names.SLOTS)}, instance)"))
+    project = _values("project", "Project", f"label_values({of_env(metric_names.BACKLOG)}, project)")
     priority = _allow_several(
-        _values("priority", "Priority", f'label_values({metric_names.BACKLOG}{{env="$env"}}, priority)')
+        _values("priority", "Priority", f"label_values({of_env(metric_names.BACKLOG)}, priority)")
     )
-    found = [source, env.build()]
+    found = [source, env.build(), _subscription().build()]
     if projects:
         found.append((project if one_project else _allow_several(project)).build())
     return [*found, priority.build(), node.build()]
@@ -103,6 +103,17 @@ def _values(name: str, label: str, query: str) -> builders.QueryVariable:
     )
 
 
+def _subscription() -> builders.QueryVariable:
+    """Choose one subscription. The unnamed one has no label, and Grafana offers no empty value: its value is `()`, a
+    regular expression that only the empty text matches.
+    """
+    found = f'count by (subscription) ({metric_names.SLOTS}{{env="$env"}})'
+    named = f'label_replace({found}, "text", "(unnamed)", "subscription", "")'
+    offered = f'label_replace({named}, "subscription", "()", "subscription", "")'
+    shown = r'/subscription="(?<value>[^"]+)"(,text="(?<text>[^"]+)")?/'
+    return _values("subscription", "Subscription", f"query_result({offered})").regex(shown)
+
+
 def _allow_several(variable: builders.QueryVariable) -> builders.QueryVariable:
     """Allow several values; initially all."""
     everything = VariableOption(selected=True, text="All", value="$__all")
@@ -117,7 +128,7 @@ def _link(title: str, uid: str) -> DashboardLink:
         builders.DashboardLink(title)
         .type(DashboardLinkType.LINK)
         .icon("dashboard")
-        .url(f"/d/{uid}/{uid}?${{datasource:queryparam}}&${{env:queryparam}}")
+        .url(f"/d/{uid}/{uid}?${{datasource:queryparam}}&${{env:queryparam}}&${{subscription:queryparam}}")
         .keep_time(True)
         .build()
     )
@@ -130,7 +141,7 @@ def _marks() -> list[AnnotationQuery]:
     return [
         _mark("Rebalance", moved, "blue", "partitions were reassigned"),
         _mark("Node began", began, "green", "{{instance}}"),
-        _mark("Alert", firing, "red", "{{severity}} {{project}} {{instance}}", title="{{alertname}}"),
+        _mark("Alert", firing, "red", "{{severity}} {{subscription}} {{project}} {{instance}}", title="{{alertname}}"),
     ]
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
-_HERE = "${datasource:queryparam}&${env:queryparam}&${__url_time_range}"
+_HERE = "${datasource:queryparam}&${env:queryparam}&${subscription:queryparam}&${__url_time_range}"
 TENANT = f"/d/evenlane-tenant/evenlane-tenant?{_HERE}&var-project="
 """Address of a project's dashboard, without the project."""
 

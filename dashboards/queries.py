@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from evenlane.engine.telemetry import metric_names
 
-ENVIRONMENT = 'env="$env"'
-NODES = f'{ENVIRONMENT},instance=~"$instance"'
+CLUSTER = 'env="$env",subscription=~"$subscription"'
+"""Selects the series of one subscription of an environment."""
+
+NODES = f'{CLUSTER},instance=~"$instance"'
 """Selects the series of the chosen nodes."""
 
 PROJECTS = 'project=~"$project"'
@@ -19,7 +21,7 @@ def series(name: str, *matchers: str) -> str:
 
 def of_env(name: str, *matchers: str) -> str:
     """Select the series of all nodes, whichever are chosen. Results of recording rules belong to no node."""
-    return _select(name, ENVIRONMENT, *matchers)
+    return _select(name, CLUSTER, *matchers)
 
 
 def rate(name: str, *matchers: str) -> str:

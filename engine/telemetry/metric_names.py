@@ -1,5 +1,6 @@
 """Names of the metrics, for code that builds dashboards and rules (docs/reference/metrics.md). Units are base units.
-Each metric has the label `env`; a comment above each part lists its other labels.
+Each metric has the label `env`, and for a named subscription `subscription`; a comment above each part lists its other
+labels.
 """
 
 # project, priority, reason

@@ -124,12 +124,14 @@ def test_panels_use_the_chosen_data_source(dashboard):
 
 def test_variables_select_one_environment_and_any_nodes(dashboard):
     offered = variables(dashboard)
-    assert ["datasource", "env"] == list(offered)[:2]
+    assert ["datasource", "env", "subscription"] == list(offered)[:3]
     assert {"priority", "instance"} <= set(offered)
     for name in ("priority", "instance"):
         assert offered[name]["multi"]
         assert offered[name]["includeAll"]
-    assert not offered["env"]["multi"]
+    for name in ("env", "subscription"):
+        assert not offered[name]["multi"]
+        assert not offered[name]["includeAll"]
     if dashboard["uid"] == "evenlane-tenant":
         assert not offered["project"]["multi"]
         assert not offered["project"]["includeAll"]
@@ -140,7 +142,7 @@ def test_dashboards_link_to_each_other(dashboard):
     assert others == {re.match(r"/d/([\w-]+)/", link["url"])[1] for link in dashboard["links"]}
     for link in dashboard["links"]:
         assert link["keepTime"]
-        assert "${env:queryparam}" in link["url"]
+        assert "${env:queryparam}&${subscription:queryparam}" in link["url"]
         assert "${datasource:queryparam}" in link["url"]
 
 

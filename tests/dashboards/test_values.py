@@ -18,7 +18,7 @@ def unanswered(right, asked):
     return right.keys() ^ set(asked)
 
 
-def _questions(board, project=None, node=None):
+def _questions(board, project=None, node=None, subscription="()"):
     """The queries of a dashboard with these choices, with their answers."""
     asked = [
         each for each in (*expressions.panels(), *expressions.annotations()) if each.place.startswith(f"{board} /")
@@ -26,7 +26,7 @@ def _questions(board, project=None, node=None):
     right = answers(board, scope(project, node))
     assert set() == unanswered(right, [each.place for each in asked])
     chosen = {
-        "env": "online", "priority": ".*", "project": project or ".*",
+        "env": "online", "subscription": subscription, "priority": ".*", "project": project or ".*",
         "instance": load.NODES[node].address if node else ".*", "__rate_interval": f"{load.WINDOW_S}s",
         "__range": f"{load.RANGE_S}s", "__interval": f"{load.SPAN_S}s",
     }  # fmt: skip
@@ -52,6 +52,52 @@ def test_panels_and_recording_rules_give_the_right_values(tmp_path):
     questions += _questions("tenant", "steady", "b")
     if wrong := wrong_answers(tmp_path, input_series(), questions):
         pytest.fail(wrong, pytrace=False)
+
+
+@pytest.mark.parametrize(("chosen", "job"), [("()", "evenlane"), ("audit", "audit")])
+def test_subscription_shows_only_its_own_figures(tmp_path, chosen, job):
+    """E7, K10: the same load again, of the subscription `audit`, changes no figure of the unnamed one; and the other
+    way round. Only the firing alerts are those of both.
+    """
+    questions = [
+        each._replace(answer={_with(labels, "job", job): value for labels, value in each.answer.items()})
+        for board in BOARDS
+        for each in _questions(board, "steady" if board == "tenant" else None, subscription=chosen)
+        if "ALERTS" not in each.expr
+    ]
+    if wrong := wrong_answers(tmp_path, [*input_series(), *_of_audit()], questions):
+        pytest.fail(wrong, pytrace=False)
+
+
+def test_recording_rules_have_figures_of_each_subscription(tmp_path):
+    """E7, K10."""
+    right = recorded_answers()
+    questions = []
+    for each in expressions.rules():
+        if each.place in right:
+            unnamed = right[each.place]
+            added = [("subscription", "audit")] if any("env" in dict(labels) for labels in unnamed) else []
+            of_audit = {
+                tuple(sorted([*_with(labels, "job", "audit"), *added])): value for labels, value in unnamed.items()
+            }
+            questions.append(Question(each.place, each.expr, {**unnamed, **of_audit}))
+    if wrong := wrong_answers(tmp_path, [*input_series(), *_of_audit()], questions):
+        pytest.fail(wrong, pytrace=False)
+
+
+def _of_audit():
+    """The series of the load, as nodes of the subscription `audit` export them."""
+    renamed = {'env="online"': 'env="online",subscription="audit"', 'job="evenlane"': 'job="audit"'}
+    found = input_series()
+    for each in found:
+        for old, new in renamed.items():
+            each["series"] = each["series"].replace(old, new)
+    return found
+
+
+def _with(labels, name, value):
+    """The same labels, with another value of one of them, if it is there."""
+    return tuple((label, value if label == name else was) for label, was in labels)
 
 
 MUTANTS = (
@@ -84,7 +130,7 @@ def test_wrong_queries_are_found(tmp_path):
 def test_figures_are_empty_while_no_node_is_scraped(tmp_path):
     """E7: 0 would look as if all were well."""
     chosen = dict.fromkeys(("__rate_interval", "__range", "__interval"), "1m") | {
-        "env": "nowhere", "project": ".*", "priority": ".*", "instance": ".*",
+        "env": "nowhere", "subscription": "()", "project": ".*", "priority": ".*", "instance": ".*",
     }  # fmt: skip
     zero = {"fleet / stat / Nodes / A", "fleet / stat / Alerts firing / A"}
     asked = [each for each in expressions.panels() if "$env" in each.expr]

@@ -15,6 +15,7 @@ _OFFSET = re.compile(r"\boffset \d+[mhd]\b")
 _FOR = re.compile(r"^(\s*)(for|keep_firing_for|interval): *\S+$", re.MULTILINE)
 _LEGEND = re.compile(r"{{\s*(\w+)\s*}}")
 _LABEL_VALUES = re.compile(r"label_values\((.+), *(\w+)\)")
+_QUERY_RESULT = re.compile(r"query_result\((.+)\)")
 
 
 class Expression(NamedTuple):
@@ -30,11 +31,12 @@ class Expression(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable of a dashboard that asks Prometheus for the values of `label` in `selector`."""
+    """A variable of a dashboard: the values of `label` in the series that `expr` selects, or, if `computed`, has."""
 
     place: str
-    selector: str
+    expr: str
     label: str
+    computed: bool = False
 
 
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
@@ -68,9 +70,13 @@ def variables() -> Iterator[Variable]:
     for name, board in files.dashboards().items():
         for each in files.variables(board).values():
             if each["type"] == "query":
+                place = f"{name} / variable / {each['name']}"
+                if computed := _QUERY_RESULT.fullmatch(each["query"]):
+                    yield Variable(place, computed[1], each["name"], computed=True)
+                    continue
                 found = _LABEL_VALUES.fullmatch(each["query"])
-                assert found, f"{name}: an unknown query: {each['query']}"
-                yield Variable(f"{name} / variable / {each['name']}", found[1], found[2])
+                assert found, f"{place}: an unknown query: {each['query']}"
+                yield Variable(place, found[1], found[2])
 
 
 def rules() -> Iterator[Expression]:

@@ -13,7 +13,7 @@ from tests.prometheus.seen import WINDOW_S, Seen
 _MOST_SHOWN = 12
 _GRAFANA = {
     "__rate_interval": f"{WINDOW_S}s", "__range": f"{RANGE_S}s", "__interval": f"{INTERVAL_S}s",
-    "env": "online", "instance": ".*", "priority": ".*",
+    "env": "online", "subscription": "()", "instance": ".*", "priority": ".*",
 }  # fmt: skip
 
 

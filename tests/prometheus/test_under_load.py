@@ -90,13 +90,17 @@ async def _wrong_variables(on) -> list[str]:
     """Each variable has all values of its label, and no other."""
     due = {
         "env": {"online"},
+        "subscription": {"()"},
         "priority": {"high", "mid", "low"},
         "instance": {base.removeprefix("http://") for base in on.bases.values()},
     }
     wrongs = []
     for each in expressions.variables():
-        selector = expressions.filled_in(each.selector, variables("fleet"))
-        came = await on.api.label_values(each.label, selector)
+        expr = expressions.filled_in(each.expr, variables("fleet"))
+        if each.computed:
+            came = {series.labels[each.label] for series in await on.api.query(expr)}
+        else:
+            came = await on.api.label_values(each.label, expr)
         if each.label == "project":
             right = {*load.TENANTS, "other"} <= came <= {*load.TENANTS, *load.CROWDED, "other"}
         else:

@@ -27,11 +27,27 @@ _PROCESS = ProcessCollector(registry=None)
 
 def families(seen: Snapshot) -> Iterator[Metric]:
     """Yield all families. Thread-safe."""
+    for family in _own_families(seen):
+        if seen.subscription:
+            _add_subscription(family, seen.subscription)
+        yield family
+    yield from _PROCESS.collect()
+
+
+def _add_subscription(family: Metric, subscription: str) -> None:
+    """Add the label `subscription` to all samples. To Prometheus, an empty label is an absent one, so the unnamed
+    subscription has none.
+    """
+    family.samples = [
+        sample._replace(labels={**sample.labels, "subscription": subscription}) for sample in family.samples
+    ]
+
+
+def _own_families(seen: Snapshot) -> Iterator[Metric]:
     yield from tenant_families(seen)
     yield _histogram(seen, metric_names.DWELL, "How long messages waited until their handler was started", seen.dwell)
     yield _histogram(seen, metric_names.HANDLING, "How long handlers took; a batch is one", seen.handling)
     yield from node_families(seen)
-    yield from _PROCESS.collect()
 
 
 def _histogram(seen: Snapshot, name: str, help_text: str, bands: Sequence[BucketCounts]) -> Metric:

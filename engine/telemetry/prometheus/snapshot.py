@@ -37,7 +37,8 @@ class Snapshot(NamedTuple):
     """Figures that don't change while they are written. `dwell` and `handling` are by band; `counters` are the node's,
     by name; `moves` are partition moves by kind; `refused` counts specs rejected at present, `refusals` all rejections
     by place; `troubles` are the present kinds; `blocked_s` is the total time for which the event loop was blocked.
-    `desired_nodes` is the number of nodes for an autoscaler, None unless one reads it here.
+    `desired_nodes` is the number of nodes for an autoscaler, None unless one reads it here. `subscription` is the
+    node's; empty: the unnamed one.
     """
 
     env: str
@@ -55,6 +56,7 @@ class Snapshot(NamedTuple):
     troubles: Collection[str] = ()
     blocked_s: float = 0.0
     desired_nodes: int | None = None
+    subscription: str = ""
 
 
 def snapshot(view: NodeView) -> Snapshot:
@@ -62,10 +64,10 @@ def snapshot(view: NodeView) -> Snapshot:
     tenants, times = view.tenants, view.times
     refused, refusals = view.refused
     seen = Snapshot(
-        view.settings.cluster, view.id, view.version, condition=view.condition(),
+        view.settings.env, view.id, view.version, condition=view.condition(),
         counters=asdict(view.counters), moves=view.moves.copy(), refused=refused, refusals=refusals,
         troubles=view.troubles.current(), blocked_s=view.blocked_s,
-        desired_nodes=view.desired_nodes,
+        desired_nodes=view.desired_nodes, subscription=view.settings.subscription or "",
     )  # fmt: skip
     if tenants is None or times is None:
         return seen

@@ -28,7 +28,7 @@ def table() -> Vector:
     """Firing alerts by the columns of the table; empty labels are absent."""
     found: dict[tuple[tuple[str, str], ...], float] = {}
     for name, severity, labels in FIRING:
-        kept = {label: value for label, value in labels.items() if label in ("project", "instance")}
+        kept = {label: value for label, value in labels.items() if label in ("subscription", "project", "instance")}
         key = _sorted(alertname=name, severity=severity, **kept)
         found[key] = found.get(key, 0.0) + 1
     return found

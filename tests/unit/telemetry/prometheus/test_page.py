@@ -198,6 +198,20 @@ def test_page_has_exactly_the_known_names():
     }
 
 
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+def test_figures_of_a_named_subscription_have_its_name(accept):
+    """K10: all but those of the process. The unnamed one has no such label."""
+    parse = openmetrics.text_string_to_metric_families if accept else parsed
+    unnamed = read(write_page(snapshot_of(by_hand()), accept).body.decode(), parse)
+    named = read(write_page(snapshot_of(by_hand())._replace(subscription="audit"), accept).body.decode(), parse)
+    own = [(name, dict(labels)) for name, labels in unnamed if name.startswith("evenlane_")]
+    assert not any("subscription" in labels for _, labels in own)
+    assert [(name, {**labels, "subscription": "audit"}) for name, labels in own] == [
+        (name, dict(labels)) for name, labels in named if name.startswith("evenlane_")
+    ]
+    assert "subscription" not in str([labels for name, labels in named if name.startswith("process_")])
+
+
 def test_number_of_nodes_is_there_only_for_an_autoscaler():
     """P10: without the metric an autoscaler keeps the number of replicas."""
     assert 4.0 == value(read(write_page(snapshot_of(None), "").body.decode()), metric_names.DESIRED_NODES)
