@@ -48,7 +48,12 @@ def dashboard() -> Dashboard:
             ),
             Section(
                 "Nodes and ownership",
-                (shelf(9, *nodes.table(), widths=(16,)), shelf(8, *nodes.ownership()), shelf(4, *nodes.figures())),
+                (
+                    shelf(9, *nodes.table(), widths=(16,)),
+                    shelf(8, *nodes.ownership()),
+                    shelf(4, *nodes.figures()),
+                    shelf(6, nodes.subscriptions()),
+                ),
             ),
         ),
         projects=False,

@@ -206,6 +206,19 @@ def ownership() -> tuple[Panel, ...]:
     )
 
 
+def subscriptions() -> Panel:
+    nodes = f'{metric_names.SUBSCRIPTION_NODES}{{env="$env"}}'
+    return listing(
+        "Subscriptions",
+        "All subscriptions with their running nodes; the one without a name is the unnamed one. Empty if it is the only"
+        " one.",
+        {"subscription": "Subscription", "state": "State"},
+        TableColumn("Nodes", most(nodes, "subscription", "state"), steps=((1, "green"),)),
+        first="Subscription",
+        most_first=False,
+    )
+
+
 def figures() -> tuple[Panel, ...]:
     return (
         figure(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from markup import table
 
+from evenlane.engine.control.subscriptions.subscription_monitor import RunningNodes
 from evenlane.engine.telemetry.node_health import Condition
 from evenlane.engine.telemetry.prometheus.collector import families
 from evenlane.engine.telemetry.prometheus.snapshot import Snapshot
@@ -24,7 +25,16 @@ def made() -> str:
 def _rows() -> Iterator[tuple[str, str, str, str]]:
     """Without those of the process, which are prometheus-client's own."""
     empty = dict.fromkeys(Condition._fields, 0) | {"epochs": {}, "positions": {}}
-    for family in families(Snapshot("online", "node", "0", condition=Condition(**empty), desired_nodes=0)):
+    for family in families(
+        Snapshot(
+            "online",
+            "node",
+            "0",
+            condition=Condition(**empty),
+            desired_nodes=0,
+            subscriptions=(RunningNodes("", "active", 1),),
+        )
+    ):
         if family.name.startswith("process_"):
             continue
         labels = family._labelnames + (_LABELS_OF_INFO if family.type == "info" else ())

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
     from evenlane.engine.cluster.connections import Connections
+    from evenlane.engine.control.subscriptions.subscription_monitor import RunningNodes
     from evenlane.engine.core.queue.queue import Queue
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.scheduler.interface import Scheduler
@@ -226,6 +227,10 @@ class Engine:
     @property
     def desired_nodes(self) -> int | None:
         return self._cluster.scaler.desired if self._cluster is not None else None
+
+    @property
+    def subscriptions(self) -> tuple[RunningNodes, ...]:
+        return self._cluster.subscriptions.current if self._cluster is not None else ()
 
     @property
     def line(self) -> RequestBus | None:

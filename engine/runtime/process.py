@@ -17,6 +17,7 @@ from evenlane.engine.cluster.ownership.unreadable_records import UnreadableRecor
 from evenlane.engine.cluster.record_reader import RecordReader
 from evenlane.engine.cluster.subscriptions.registry_watch import RegistryWatch
 from evenlane.engine.control.leader.leader import build_leader
+from evenlane.engine.control.subscriptions.subscription_monitor import SubscriptionMonitor
 from evenlane.engine.core.ports import UNLIMITED
 from evenlane.engine.core.stats.latency import LatencyStats
 from evenlane.engine.node.push.lazy_pusher import LazyPusher
@@ -133,16 +134,21 @@ class ClusterParts:
             process.id, process.coordination, process.connections, settings, config, self.topics.cache, process.records,
             lease, shares=shares, replica_target=find_target(settings),
         )  # fmt: skip
+        self.subscriptions = SubscriptionMonitor(
+            process.coordination, settings.env, self.registry, self.controller.leading
+        )
 
     async def open(self) -> None:
         """Return when all topics and subscriptions are known. Raises Unreachable, PortUnavailable."""
         await self.scaler.open()
         await wait_until_answered(self.topics.start, self._start_timeout, _log.warning)
         await wait_until_answered(self.registry.start, self._start_timeout, _log.warning)
+        self.subscriptions.open()
 
     async def close(self) -> None:
         """Close. No effect if never opened."""
         await self.scaler.close()
+        await self.subscriptions.close()
         await self.controller.close()
         await self.topics.close()
         await self.registry.close()

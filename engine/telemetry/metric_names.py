@@ -62,6 +62,7 @@ ENDED_BLOCKED = "evenlane_ended_blocked_seconds_total"
 TROUBLE = "evenlane_node_trouble"  # kind
 PROJECTS = "evenlane_projects"
 DESIRED_NODES = "evenlane_desired_nodes"
+SUBSCRIPTION_NODES = "evenlane_subscription_nodes"  # subscription, state
 PROJECTS_LEFT_OUT = "evenlane_projects_left_out"
 ROUND = "evenlane_sampling_round_seconds"
 TOPICS_REFUSED = "evenlane_topics_refused"
@@ -75,6 +76,9 @@ OUTCOMES_OF = ("handled", "retried", "dead", "expired", "dropped")
 
 MOVES_OF = ("acquired", "released", "lost")
 """Kinds of partition moves."""
+
+STATES_OF = ("creating", "active", "deleting")
+"""States of a subscription."""
 
 DUPLICATES_OF = ("crash", "hung", "void")
 """Reasons why a message may be handled twice: its process crashed while it ran, its handler exceeded the ack deadline,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
+    from evenlane.engine.control.subscriptions.subscription_monitor import RunningNodes
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.stats.latency import LatencyStats
     from evenlane.engine.node.node import Node
@@ -70,6 +71,10 @@ class NodeView(Protocol):
     @property
     def desired_nodes(self) -> int | None:
         """The number of nodes that an autoscaler should read from the metrics; None if none should."""
+
+    @property
+    def subscriptions(self) -> tuple[RunningNodes, ...]:
+        """All subscriptions, if there are named ones and this process leads; otherwise empty."""
 
     @property
     def line(self) -> RequestBus | None:

@@ -19,6 +19,7 @@ VALUES = {
     "cause": set(metric_names.DUPLICATES_OF),
     "server": {"nats"},
     "alertstate": {"firing"},
+    "state": set(metric_names.STATES_OF),
 }
 
 _NAME = re.compile(r"(?<![\w:])(?:[a-z_]+:)?evenlane_\w+(?::\w+)?|evenlane:\w+:\w+|(?<![\w:])process_\w+")

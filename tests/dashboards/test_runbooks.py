@@ -15,6 +15,12 @@ ELSEWHERE = {
     "EvenlaneEndpointPauses": (
         "tests/integration/node/push/test_cluster.py::test_messages_reach_endpoint_through_restart",
     ),
+    "EvenlaneSubscriptionWithoutNode": (
+        "tests/cli/subscriptions/test_subscriptions.py::test_leader_counts_the_nodes_of_each",
+    ),
+    "EvenlaneSubscriptionUnfinished": (
+        "tests/cli/subscriptions/test_subscriptions.py::test_broken_off_commands_are_completed",
+    ),
     "EvenlaneStoreCantWrite": (f"{DISK}::test_full_disk_is_reported_and_loses_nothing",),
     ETCD_WENT_BACK: (
         "tests/ledger/test_cluster_etcd_back.py::test_nodes_survive_a_wiped_etcd",

@@ -13,6 +13,10 @@ from tests.dashboards.values import series
 _OPEN = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"  # as Prometheus sends it
 
 
+_ELSEWHERE = {metric_names.DESIRED_NODES, metric_names.SUBSCRIPTION_NODES}
+"""Metrics of an environment with an autoscaler, or with named subscriptions."""
+
+
 async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
     """The errors in the pages: promtool reports none, OpenMetrics can be parsed, and each metric is there. The series
     that tests/dashboards/values assumes are on them, too.
@@ -28,15 +32,15 @@ async def wrong_pages(bases: Mapping[str, str]) -> list[str]:
             if not kind.startswith("application/openmetrics-text") or not families:
                 wrongs.append(f"the page of {node}: asked for OpenMetrics it gave {kind}")
             exported |= {(each.name, frozenset(each.labels)) for family in families for each in family.samples}
-    assumed = {(name, labels) for name, labels in series.exported() if name != metric_names.DESIRED_NODES}
+    assumed = {(name, labels) for name, labels in series.exported() if name not in _ELSEWHERE}
     return wrongs + [f"no page has {name} with the labels {sorted(labels)}" for name, labels in assumed - exported]
 
 
 def _wrong_names(node: str, page: str) -> list[str]:
-    """The page has all metrics, except that for an autoscaler, and no others."""
+    """The page has all metrics that this environment needs, and no others."""
     expected = {
         value for name, value in vars(metric_names).items() if name.isupper() and str(value).startswith("evenlane_")
-    } - {metric_names.DESIRED_NODES}
+    } - _ELSEWHERE
     found = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE evenlane_")}
     return [f"the page of {node}: {name} is missing or unknown" for name in sorted(expected ^ found)]
 

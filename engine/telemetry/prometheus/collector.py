@@ -35,11 +35,11 @@ def families(seen: Snapshot) -> Iterator[Metric]:
 
 
 def _add_subscription(family: Metric, subscription: str) -> None:
-    """Add the label `subscription` to all samples. To Prometheus, an empty label is an absent one, so the unnamed
-    subscription has none.
+    """Add the label `subscription` to all samples, unless they have one. To Prometheus, an empty label is an absent
+    one, so the unnamed subscription has none.
     """
     family.samples = [
-        sample._replace(labels={**sample.labels, "subscription": subscription}) for sample in family.samples
+        sample._replace(labels={"subscription": subscription, **sample.labels}) for sample in family.samples
     ]
 
 

@@ -27,6 +27,8 @@ def node_families(seen: Snapshot) -> Iterator[Metric]:
     if seen.desired_nodes is not None:
         help_text = "Nodes that there should be, for a HorizontalPodAutoscaler (`scaling` = `hpa`)"
         yield _gauge(seen, metric_names.DESIRED_NODES, help_text, seen.desired_nodes)
+    if seen.subscriptions:
+        yield _subscriptions(seen)
     yield _troubles(seen)
     yield from _counters(seen)
     tenants = seen.tenants
@@ -87,6 +89,15 @@ def _partitions(seen: Snapshot, now: Condition) -> Iterator[Metric]:
         for partition, value in values.items():
             family.add_metric([seen.env, str(partition)], value)
         yield family
+
+
+def _subscriptions(seen: Snapshot) -> Metric:
+    """The label `subscription` is not this node's, but the one that the sample is about."""
+    labels = ["env", "subscription", "state"]
+    family = GaugeMetricFamily(metric_names.SUBSCRIPTION_NODES, "Running nodes of each subscription", labels=labels)
+    for each in seen.subscriptions:
+        family.add_metric([seen.env, each.name, each.state], each.nodes)
+    return family
 
 
 def _troubles(seen: Snapshot) -> Metric:

@@ -10,6 +10,7 @@ from evenlane.engine.telemetry.tenants.fairness import FairnessSample
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from evenlane.engine.control.subscriptions.subscription_monitor import RunningNodes
     from evenlane.engine.core.stats.histogram import BucketCounts, Histogram
     from evenlane.engine.telemetry.node_health import Condition
     from evenlane.engine.telemetry.node_view import NodeView
@@ -38,7 +39,7 @@ class Snapshot(NamedTuple):
     by name; `moves` are partition moves by kind; `refused` counts specs rejected at present, `refusals` all rejections
     by place; `troubles` are the present kinds; `blocked_s` is the total time for which the event loop was blocked.
     `desired_nodes` is the number of nodes for an autoscaler, None unless one reads it here. `subscription` is the
-    node's; empty: the unnamed one.
+    node's; empty: the unnamed one. `subscriptions` are all of them, on a leader, if there are named ones.
     """
 
     env: str
@@ -57,6 +58,7 @@ class Snapshot(NamedTuple):
     blocked_s: float = 0.0
     desired_nodes: int | None = None
     subscription: str = ""
+    subscriptions: tuple[RunningNodes, ...] = ()
 
 
 def snapshot(view: NodeView) -> Snapshot:
@@ -68,6 +70,7 @@ def snapshot(view: NodeView) -> Snapshot:
         counters=asdict(view.counters), moves=view.moves.copy(), refused=refused, refusals=refusals,
         troubles=view.troubles.current(), blocked_s=view.blocked_s,
         desired_nodes=view.desired_nodes, subscription=view.settings.subscription or "",
+        subscriptions=view.subscriptions,
     )  # fmt: skip
     if tenants is None or times is None:
         return seen

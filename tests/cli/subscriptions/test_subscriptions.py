@@ -5,8 +5,10 @@ import json
 import os
 import pty
 import sys
+from dataclasses import replace
 from functools import partial
 
+import aiohttp
 import nats
 import pytest
 
@@ -138,6 +140,34 @@ async def test_node_takes_note_of_a_creation(env, servers, evenlane_in_thread):
         _, out, _ = await evenlane_in_thread("subscriptions", "list", "--json")
         assert [[engine.id], []] == [each["nodes"] for each in json.loads(out)["subscriptions"]]
     await etcd.close()
+
+
+async def test_leader_counts_the_nodes_of_each(env, servers, evenlane_in_thread):
+    """K10: in its metrics, from the creation on. Those of a named one have its name as a label."""
+    settings = load({"env": env, "nats": servers.nats.url, "etcd": servers.etcd.endpoint}).settings
+    settings = replace(settings, http_port=0)
+    async with running_engine(settings) as engine:
+        assert [] == await read_metrics(engine, "evenlane_subscription_nodes")
+        assert 0 == (await evenlane_in_thread("subscriptions", "create", NAME))[0]
+        unnamed = f'{{env="{env}",state="active",subscription=""}} 1.0'
+
+        async def counts(nodes):
+            named = f'{{env="{env}",state="active",subscription="{NAME}"}} {nodes}.0'
+            return [unnamed, named] == await read_metrics(engine, "evenlane_subscription_nodes")
+
+        await until(partial(counts, 0), what="no node of it")
+        async with running_engine(replace(settings, subscription=NAME)) as audit:
+            await until(partial(counts, 1), what="its node")
+            [leader] = await read_metrics(audit, "evenlane_leader")
+            assert leader.startswith(f'{{env="{env}",subscription="{NAME}"}}')
+        await until(partial(counts, 0), what="the end of its node")
+
+
+async def read_metrics(engine, name):
+    """The samples of a metric on a node's page, each without its name."""
+    async with aiohttp.ClientSession() as client, client.get(f"{engine.http.address}/metrics") as answer:
+        lines = (await answer.text()).splitlines()
+    return [line.removeprefix(name) for line in lines if line.startswith(f"{name}{{")]
 
 
 async def owners(etcd, env):

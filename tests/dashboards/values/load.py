@@ -187,5 +187,8 @@ LABELS = {
 """Label and values of the node's counters that have one."""
 
 TROUBLES = ("blocked", "ownership", "records", "settle_log", "topics", "store")
+SUBSCRIPTIONS = {"": ("active", 2), "audit": ("active", 1), "billing": ("creating", 0)}
+"""State and running nodes of each subscription, which the leader exports."""
+
 CPU, MEMORY = {"a": 0.5, "b": 0.25}, {"a": 1e8, "b": 5e7}
 GENERATION_S = 60  # a new plan each minute

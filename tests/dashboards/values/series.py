@@ -90,6 +90,8 @@ def _of_node(key: str, node: Node) -> Iterator[tuple[str, str]]:
         for position, behind in load.POSITIONS.items():
             sequence = load.END * (partition + 1) - behind
             yield _series(f"partition_{position}_sequence", key, _constant(float(sequence)), partition=str(partition))
+    for subscription, (state, count) in load.SUBSCRIPTIONS.items() if node.leads else ():
+        yield _series("subscription_nodes", key, _constant(count), subscription=subscription, state=state)
     names = {name for name, _ in node.each_minute}
     for name in sorted(names):
         label, values = load.LABELS.get(name, ("", ("",)))

@@ -22,6 +22,7 @@ def _first(seen: Seen) -> dict[str, Check]:
         "stat / Nodes / A": one(exactly(len(seen.nodes))),
         "timeseries / Nodes that there should be / A": NOTHING,  # only with an autoscaler
         "timeseries / Nodes that there should be / B": one(exactly(len(seen.nodes))),
+        "table / Subscriptions / A": NOTHING,  # only with named ones
         "stat / Without owner / A": one(ZERO),
         "stat / Alerts firing / A": one(exactly(len(firing(seen)))),
         "stat / Age of target / A": one(common.over_target(seen, "aged")),

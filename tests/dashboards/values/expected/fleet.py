@@ -32,7 +32,7 @@ _GENERATION = 5 + AT_S / GENERATION_S
 def expected(chosen: Scope) -> dict[str, Vector]:
     return {
         **_now(chosen), **_longest(chosen), **_rates(chosen), **_times(chosen), **_waits(chosen), **_loads(chosen),
-        **_nodes(chosen), **_ownership(chosen),
+        **_nodes(chosen), **_ownership(chosen), **_subscriptions(),
     }  # fmt: skip
 
 
@@ -181,6 +181,14 @@ def _ownership(chosen: Scope) -> dict[str, Vector]:
         f"{place} Lease left / A": named(chosen, gauge(chosen, "lease_left_seconds")),
         f"{place} Plan carried out / A": named(chosen, dict.fromkeys(chosen.nodes, _GENERATION)),
     }
+
+
+def _subscriptions() -> dict[str, Vector]:
+    found = {
+        tuple(sorted((("state", state), *((("subscription", name),) if name else ())))): float(nodes)
+        for name, (state, nodes) in load.SUBSCRIPTIONS.items()
+    }
+    return {"table / Subscriptions / A": found}
 
 
 def _positions(chosen: Scope, behind: int) -> dict[str, float]:

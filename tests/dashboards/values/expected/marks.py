@@ -21,6 +21,7 @@ FIRING = (
     ("EvenlaneHandlersHang", "warning", {"instance": "a:8080"}),  # 15 in a quarter of an hour
     ("EvenlaneMessagesMissing", "critical", {}),
     ("EvenlaneStrayMessages", "warning", {}),
+    ("EvenlaneSubscriptionUnfinished", "warning", {"subscription": "billing", "state": "creating"}),
 )
 
 

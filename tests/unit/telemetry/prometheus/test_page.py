@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.troubles import KINDS
+from evenlane.engine.control.subscriptions.subscription_monitor import RunningNodes
 from evenlane.engine.core.queue.positions import LanePosition
 from evenlane.engine.core.stats.histogram import BOUNDS
 from evenlane.engine.core.stats.latency import LatencyStats
@@ -26,6 +27,7 @@ from tests.support.until import until
 
 FLOW = TenantFlow(retried=1, dead=2, expired=3, dropped=4, dwelt=5 * SECOND, ran=6 * SECOND, missing=7)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+SUBSCRIPTIONS = (RunningNodes("", "active", 3), RunningNodes("billing", "creating", 0))
 REFUSALS = {"wish": 3, "accepted": 1}
 
 
@@ -45,7 +47,7 @@ def add(histogram, ns, times=1):
 
 def snapshot_of(tenants) -> Snapshot:
     seen = Snapshot("online", "w-1", "0.1.0", counters=COUNTERS, moves={"acquired": 2}, refused=2, refusals=REFUSALS)
-    seen = seen._replace(blocked_s=1.75, troubles={"blocked"}, desired_nodes=4)
+    seen = seen._replace(blocked_s=1.75, troubles={"blocked"}, desired_nodes=4, subscriptions=SUBSCRIPTIONS)
     if tenants is None:
         return seen
     times = LatencyStats(3)
@@ -205,11 +207,20 @@ def test_figures_of_a_named_subscription_have_its_name(accept):
     unnamed = read(write_page(snapshot_of(by_hand()), accept).body.decode(), parse)
     named = read(write_page(snapshot_of(by_hand())._replace(subscription="audit"), accept).body.decode(), parse)
     own = [(name, dict(labels)) for name, labels in unnamed if name.startswith("evenlane_")]
-    assert not any("subscription" in labels for _, labels in own)
-    assert [(name, {**labels, "subscription": "audit"}) for name, labels in own] == [
+    assert {metric_names.SUBSCRIPTION_NODES} == {name for name, labels in own if "subscription" in labels}
+    assert [(name, {"subscription": "audit", **labels}) for name, labels in own] == [
         (name, dict(labels)) for name, labels in named if name.startswith("evenlane_")
     ]
     assert "subscription" not in str([labels for name, labels in named if name.startswith("process_")])
+
+
+def test_nodes_of_all_subscriptions_are_counted():
+    """K10: the unnamed one has an empty label. Without named ones there is no such metric."""
+    samples = read(write_page(snapshot_of(None), "").body.decode())
+    name = metric_names.SUBSCRIPTION_NODES
+    assert 3.0 == value(samples, name, subscription="", state="active")
+    assert 0.0 == value(samples, name, subscription="billing", state="creating")
+    assert name not in write_page(snapshot_of(None)._replace(subscriptions=()), "").body.decode()
 
 
 def test_number_of_nodes_is_there_only_for_an_autoscaler():
