@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.admin.history.client import HistoryClient
 from evenlane.engine.admin.overview.client import OverviewClient
+from evenlane.engine.admin.overview.subscriptions import read_subscriptions
 from evenlane.engine.admin.topics.change import count_waiting
 from evenlane.engine.admin.why.client import WhyClient
 from evenlane.engine.base.aio.single_flight import SingleFlight
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 16  # concurrent explanations; each takes every node a second or so
 _NOT_JOINED = "it has not joined the cluster: it neither owns partitions nor is on standby"
 _FRESH_NS = 500_000_000
+_FRESH_POSITIONS_NS = 5_000_000_000  # of all lanes: a request each
 _PATIENCE_S = 60.0
 
 
@@ -55,6 +57,7 @@ class EngineView:
         self._why_client = WhyClient(coordination, view.settings.cluster, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
         self._overview_client = OverviewClient(coordination, view.settings.cluster, self._line)
+        self._subscriptions = SingleFlight(self._read_subscriptions, fresh_ns=_FRESH_POSITIONS_NS)
         self._dead_letters = DeadLetterService(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
         self._history_client = HistoryClient(coordination, view.settings.cluster, self._line)
@@ -149,8 +152,19 @@ class EngineView:
         await self.puts.close()
 
     async def _overview(self) -> dict[str, Any]:
+        """Return the overview; with all subscriptions if there are named ones."""
         with connections.translate_errors():
-            return await self._overview_client.overview()
+            overview = await self._overview_client.overview()
+            if self._view.registry.subscriptions:
+                overview = {**overview, "subscriptions": await self._subscriptions.read()}
+        return overview
+
+    async def _read_subscriptions(self) -> list[dict[str, Any]]:
+        node, view = self._view.node, self._view
+        if node is None:
+            return []
+        env, partitions = view.settings.env, node.cluster_config.partitions
+        return await read_subscriptions(self._coordination, node.store, env, partitions, view.registry)
 
     async def _history(self) -> list[PastSecond]:
         with connections.translate_errors():

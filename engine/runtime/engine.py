@@ -15,6 +15,7 @@ from evenlane.engine.base.build import describe_build
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.engine.errors import EvenlaneError, Unreachable
 from evenlane.engine.http.lazy_server import LazyHttpServer
 from evenlane.engine.node.handlers.application import application_of
@@ -231,6 +232,10 @@ class Engine:
     @property
     def subscriptions(self) -> tuple[RunningNodes, ...]:
         return self._cluster.subscriptions.current if self._cluster is not None else ()
+
+    @property
+    def registry(self) -> RegistryView:
+        return self._cluster.registry.view if self._cluster is not None else RegistryView()
 
     @property
     def line(self) -> RequestBus | None:

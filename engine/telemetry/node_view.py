@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.base.troubles import Troubles
+    from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.control.subscriptions.subscription_monitor import RunningNodes
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.stats.latency import LatencyStats
@@ -75,6 +76,10 @@ class NodeView(Protocol):
     @property
     def subscriptions(self) -> tuple[RunningNodes, ...]:
         """All subscriptions, if there are named ones and this process leads; otherwise empty."""
+
+    @property
+    def registry(self) -> RegistryView:
+        """The registry of subscriptions; that of an environment without named ones, before etcd's first answer."""
 
     @property
     def line(self) -> RequestBus | None:

@@ -160,6 +160,12 @@ async def test_leader_counts_the_nodes_of_each(env, servers, evenlane_in_thread)
             await until(partial(counts, 1), what="its node")
             [leader] = await read_metrics(audit, "evenlane_leader")
             assert leader.startswith(f'{{env="{env}",subscription="{NAME}"}}')
+            both = [
+                {"name": None, "state": "active", "nodes": 1, "behind": 0, "holds": 0},
+                {"name": NAME, "state": "active", "nodes": 1, "behind": 0, "holds": 0},
+            ]
+            assert both == await read_subscriptions(engine)
+            assert both == await read_subscriptions(audit)
         await until(partial(counts, 0), what="the end of its node")
 
 
@@ -168,6 +174,12 @@ async def read_metrics(engine, name):
     async with aiohttp.ClientSession() as client, client.get(f"{engine.http.address}/metrics") as answer:
         lines = (await answer.text()).splitlines()
     return [line.removeprefix(name) for line in lines if line.startswith(f"{name}{{")]
+
+
+async def read_subscriptions(engine):
+    """What a node's page shows."""
+    async with aiohttp.ClientSession() as client, client.get(f"{engine.http.address}/api/overview") as answer:
+        return (await answer.json())["subscriptions"]
 
 
 async def owners(etcd, env):

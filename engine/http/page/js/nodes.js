@@ -4,6 +4,7 @@ import { arrange, el, mark, say } from "./dom.js";
 import { count, duration, milliseconds, plural, ranges, rate, share } from "./format.js";
 import { Ring, colour } from "./ring.js";
 import { showUse } from "./row.js";
+import { Subscriptions } from "./subscriptions.js";
 import { explain } from "./tip.js";
 
 const SLOW_LOOP_S = 0.25;
@@ -41,18 +42,21 @@ export class Nodes {
     this.body = el("tbody", { role: "rowgroup" });
     const table = el("table", { class: "nodes", role: "table", "aria-label": "Nodes" },
       el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, ...heads)), this.body);
+    this.subscriptions = new Subscriptions();
     this.owned = el("tbody");
     const asTable = el("details", { class: "as-table" }, el("summary", { text: "Owners as a table" }),
       el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "Node" }), el("th", { scope: "col", text: "Partitions" }))), this.owned));
     this.node = el("section", { class: "cluster", "aria-label": "Nodes and partitions" },
       el("h1", { text: "Nodes and partitions", tabindex: -1 }),
-      el("div", { class: "sides" }, el("div", { class: "sheet" }, this.ring.node, asTable), el("div", { class: "sheet scroll" }, table)));
+      el("div", { class: "sides" }, el("div", { class: "sheet" }, this.ring.node, asTable), el("div", { class: "sheet scroll" }, table)),
+      this.subscriptions.node);
   }
 
   show(overview) {
     this.ring.show(overview);
     arrange(this.body, overview.nodes.map((node) => this.row(node, overview.nodes)));
     this.showOwners(overview);
+    this.subscriptions.show(overview.subscriptions ?? []);
   }
 
   row(node, nodes) {

@@ -82,3 +82,23 @@ async def test_thousands_of_partitions_are_drawn_as_runs(seen, node):
         await expect(page.locator(".piece")).to_have_count(3)
         await page.locator(".piece").nth(1).focus()
         await expect(page.locator(".ring text")).to_have_text(["partitions 2048\u20134087", "b-1"])
+
+
+async def test_subscriptions_are_shown_once_there_are_named_ones(seen, node):
+    """K10: the one that holds storage, and the one that nobody runs, stand out."""
+    rows = [
+        {"name": None, "state": "active", "nodes": 3, "behind": 12, "holds": 0},
+        {"name": "audit", "state": "active", "nodes": 0, "behind": 40_120, "holds": 40_108},
+        {"name": "billing", "state": "creating", "nodes": 0, "behind": None, "holds": None},
+    ]
+    async with seen(node, "/#/nodes") as page:
+        table = page.get_by_role("table", name="Subscriptions")
+        await expect(page.locator("table.nodes").first).to_be_visible()
+        await expect(table).to_be_hidden()
+        node.shown = pictures.cluster() | {"subscriptions": rows}
+        await expect(table.locator("tbody tr")).to_have_text(
+            ["(unnamed)active3120", "auditactive040,12040,108", f"billingcreating0{UNKNOWN}{UNKNOWN}"]
+        )
+        await expect(table.locator("td[data-tone=fault]")).to_have_text(["0", "40,108", "creating", "0"])
+        node.shown = pictures.cluster()
+        await expect(table).to_be_hidden()
