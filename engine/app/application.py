@@ -11,6 +11,7 @@ from evenlane.engine.app.handler_call import build_handler, check_handler
 from evenlane.engine.app.lifespan import LifespanTask, as_lifespan
 from evenlane.engine.app.middleware import check_middleware
 from evenlane.engine.app.scope import Scope
+from evenlane.engine.base.names import check_subscription
 from evenlane.engine.base.project_patterns import ALL
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.errors import ConfigError
@@ -41,7 +42,9 @@ class Evenlane:
 
     `lifespan(app)` is an async context manager that is entered before the first message and left after the last one;
     what it yields is `message.state`. `middleware` are functions around the handlers, the first one outermost.
-    `kind_header` is the header that says of which kind a message is.
+    `kind_header` is the header that says of which kind a message is. `subscription` is the one that the application
+    handles messages for, as with `evenlane run --subscription`; by default that of the settings. Raises ConfigError,
+    InvalidName.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class Evenlane:
         lifespan: Callable[[Any], Any] | None = None,
         middleware: Sequence[Callable[[Any, Any], Any]] = (),
         kind_header: str = KIND_HEADER,
+        subscription: str | None = None,
     ) -> None:
         h.check_user({kind_header: ""})
+        self._subscription = None if subscription is None else check_subscription(subscription)
         self._lifespan = None if lifespan is None else as_lifespan(lifespan)
         self._kind_header = kind_header
         self._middleware: list[Callable[[Any, Any], Any]] = []
@@ -136,7 +141,7 @@ class Evenlane:
         if not self._routes:
             raise ConfigError("the application has no handlers: decorate a function with @app.handler")
         return RunningApplication(
-            self, self._routes, self._kind_header, self._fallback, self._middleware, self._lifespan
+            self, self._routes, self._kind_header, self._fallback, self._middleware, self._lifespan, self._subscription
         )
 
 
@@ -151,8 +156,9 @@ class RunningApplication:
         fallback: Handler | None,
         middleware: Sequence[Callable[[Any, Any], Any]],
         lifespan: Lifespan | None,
+        subscription: str | None,
     ) -> None:
-        self._app, self._lifespan = app, lifespan
+        self._app, self._lifespan, self.subscription = app, lifespan, subscription
         self._scope = Scope()
         self._running: LifespanTask | None = None
         self._producer: LazyProducer | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import structlog
@@ -16,7 +17,7 @@ from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.config.settings import load
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.subscriptions.registry import RegistryView
-from evenlane.engine.errors import EvenlaneError, Unreachable
+from evenlane.engine.errors import ConfigError, EvenlaneError, Unreachable
 from evenlane.engine.http.lazy_server import LazyHttpServer
 from evenlane.engine.node.handlers.application import application_of
 from evenlane.engine.runtime.application_host import ApplicationHost
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.request_bus import RequestBus
     from evenlane.engine.core.scheduler.interface import Scheduler
     from evenlane.engine.core.stats.latency import LatencyStats
-    from evenlane.engine.node.handlers.application import ApplicationFactory
+    from evenlane.engine.node.handlers.application import Application, ApplicationFactory
     from evenlane.engine.node.node import Node
     from evenlane.engine.node.signals.counters import Counters
     from evenlane.engine.runtime.supervision import Supervision
@@ -82,8 +83,8 @@ class Engine:
         log_setup.to_stderr()
         application = application_of(handler, fallback)
         self._process = ProcessParts(
-            settings or load(given).settings, application.routes, application.fallback, scheduler,
-            connect or connections.Connections(), supervision or Unsupervised(), tracer_provider,
+            _settings_for(application, settings or load(given).settings), application.routes, application.fallback,
+            scheduler, connect or connections.Connections(), supervision or Unsupervised(), tracer_provider,
         )  # fmt: skip
         self._on_ready = on_ready or (lambda _partitions, _generation: None)
         self._moves_shares = shares
@@ -264,3 +265,16 @@ class Engine:
         """Return the lease of the present session, 0 if there is none."""
         lease = self._session.lease if self._session is not None else None
         return lease.id if lease is not None else 0
+
+
+def _settings_for(application: Application, settings: Settings) -> Settings:
+    """Return the settings with the application's subscription. Raises ConfigError if they name another one."""
+    own = application.subscription
+    if own is None or own == settings.subscription:
+        return settings
+    if settings.subscription is not None:
+        raise ConfigError(
+            f"the application handles messages for subscription {own!r}, and the setting subscription is"
+            f" {settings.subscription!r}: leave out one of them"
+        )
+    return replace(settings, subscription=own)

@@ -16,13 +16,13 @@ class LeaseLedger:
     partitions until then.
     """
 
-    def __init__(self, coordination: Coordination, supervision: Supervision) -> None:
-        self._coordination, self._supervision = coordination, supervision
+    def __init__(self, coordination: Coordination, supervision: Supervision, cluster: str) -> None:
+        self._coordination, self._supervision, self._cluster = coordination, supervision, cluster
         self._previous: list[int] = []
 
     def note_current(self, lease: int) -> None:
         """Note the lease of the present session; 0: none."""
-        self._supervision.report_leases([*self._previous, *([lease] if lease else [])])
+        self._supervision.report_leases(self._cluster, [*self._previous, *([lease] if lease else [])])
 
     def add_previous(self, lease: int) -> None:
         """Note the lease of a session that is over, if etcd hasn't confirmed its end; 0: it has."""

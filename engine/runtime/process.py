@@ -69,7 +69,7 @@ class ProcessParts:
         load_store(settings)
         self.coordination = connections.etcd(settings)
         self.keeper = Keeper(connections, settings, self.id, self.coordination)
-        self.leases = LeaseLedger(self.coordination, supervision)
+        self.leases = LeaseLedger(self.coordination, supervision, settings.cluster)
         self.pusher = LazyPusher(settings, self._inject_trace)
         self._tracer_provider = tracer_provider
         self.tracer: AttemptTracer | None = None  # decided by `open`

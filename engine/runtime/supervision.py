@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 class Supervision(Protocol):
     """A supervisor that is notified of the process's exit by the kernel (docs/adr/0024)."""
 
-    def report_leases(self, leases: Collection[int]) -> None:
-        """Report all leases in etcd that this process may hold. Called before anything is put under a new lease, and
-        after one is revoked.
+    def report_leases(self, cluster: str, leases: Collection[int]) -> None:
+        """Report all leases in etcd that this process may hold, and the cluster that its keys are of. Called before
+        anything is put under a new lease, and after one is revoked.
         """
         ...
 
@@ -27,7 +27,7 @@ class Supervision(Protocol):
 class Unsupervised:
     """No supervisor: leases expire by themselves."""
 
-    def report_leases(self, leases: Collection[int]) -> None:
+    def report_leases(self, cluster: str, leases: Collection[int]) -> None:
         pass
 
     def report_lent(self, lent: Mapping[str, int]) -> None:

@@ -38,6 +38,7 @@ def message(
     data: Any = None,
     state: Any = None,
     batched: bool = False,
+    subscription: str = "",
 ) -> Message:
     """Make a message to call a handler with: `await handle(message("acme", b"..."))`. The other arguments are what its
     attributes return; `put_at` is now by default.
@@ -60,8 +61,9 @@ def message(
     is_new = attempt == 1 and due_at is None
     lane = Lane(LaneId("lanes" if is_new else "later", 0), 1)
     band = _PRIORITIES.index(priority) if priority in _PRIORITIES else 0
+    cluster = names.cluster_name("online", names.check_subscription(subscription) if subscription else "")
     queue = Queue(project, group, names.check_priority_name(priority), band, 0)
-    made = Message(entry_of(lane, number, put_ns, h.encode(values), raw), queue, "online", "test", now_ns())
+    made = Message(entry_of(lane, number, put_ns, h.encode(values), raw), queue, cluster, "test", now_ns())
     decoded = body if data is None and not isinstance(body, bytes | bytearray | memoryview) else data
     if decoded is not None:
         made.decoded = decoded

@@ -10,7 +10,7 @@ from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.core.message.dead_letter import read
 from evenlane.engine.core.scheduler.fair import FairScheduler
-from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.engine.node.handlers.application import application_of
 from evenlane.engine.node.node import Node
 from evenlane.engine.producer.producer import Producer
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from evenlane.engine.testing.fixed_topics import FixedTopics
 
 ENV = "test"
-_LANES = [LaneId("lanes", 0), LaneId("later", 0)]
-_LATER = names.stream(ENV, _LANES[1])
+_LATER = names.stream(ENV, LaneId("later", 0))
 _SETTLE_S = 0.5  # between two settle records: the longest that leaves the next one in time
 _START_TIMEOUT_S = 30.0
 _HOUR = 3_600_000_000_000  # ns
@@ -46,8 +45,10 @@ class RunningNode:
         unix_ns: Callable[[], int],
         priorities: tuple[str, ...],
         concurrency: int,
+        subscription: str | None,
     ) -> None:
         self._application = application_of(app)
+        self.cluster = names.cluster_name(ENV, _choose(self._application.subscription, subscription) or "")
         self._config = ClusterConfig(partitions=1, priorities=priorities)
         self._topics = topics
         self.start_timeout_s = _START_TIMEOUT_S
@@ -55,14 +56,14 @@ class RunningNode:
         self.producers = 0
         self.ended = ""
         self.server = MemoryServer(clock=unix_ns)
-        self.store = MemoryStore(self.server, ENV)
+        self.store = MemoryStore(self.server, self.cluster)
         self.producer = self._make_producer()
         scheduler: FairScheduler[Queue] = FairScheduler(concurrency, self._config.max_group_qps)
         self._held = HeldScheduler(scheduler)
         self.node = Node(
-            self.store, self._config, self._application.routes.traced(self.attempts.wrap), topics.topic_of, cluster=ENV,
-            node_id="test", concurrency=concurrency, settle_interval=_SETTLE_S, scheduler=self._held,
-            fallback=self._application.fallback, on_stop=self.on_end,
+            self.store, self._config, self._application.routes.traced(self.attempts.wrap), topics.topic_of,
+            cluster=self.cluster, node_id="test", concurrency=concurrency, settle_interval=_SETTLE_S,
+            scheduler=self._held, fallback=self._application.fallback, on_stop=self.on_end,
         )  # fmt: skip
         self._open = AsyncExitStack()
 
@@ -73,7 +74,9 @@ class RunningNode:
         async with AsyncExitStack() as opened:
             await self.store.open()
             opened.push_async_callback(self.store.close)
-            await self.store.prepare(_LANES)
+            if names.subscription_of(self.cluster):
+                await self.store.create_own_streams()
+            await self.store.prepare([LaneId(kind, 0) for kind in names.lane_kinds(self.cluster)])
             await self.producer.open()
             opened.push_async_callback(self.producer.close)
             opened.push_async_callback(self._application.end, _START_TIMEOUT_S)
@@ -135,8 +138,13 @@ class RunningNode:
 
     @property
     def has_delayed(self) -> bool:
-        """Whether the delay stream holds any message."""
-        return bool(self.server.stream(_LATER).messages)
+        """Whether a stream of delayed messages and retries holds any message."""
+        return any(self.server.stream(name).messages for name in self._delay_streams)
+
+    @property
+    def _delay_streams(self) -> list[str]:
+        """A named subscription has its retries in a stream of its own."""
+        return [_LATER, *([names.again_stream(self.cluster)] if names.subscription_of(self.cluster) else [])]
 
     @property
     def has_work_now(self) -> bool:
@@ -160,7 +168,7 @@ class RunningNode:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        return [read(stored, ENV) for stored in self.server.messages(names.dead_stream(ENV))]
+        return [read(stored, self.cluster) for stored in self.server.messages(names.dead_stream(self.cluster))]
 
     def count_far(self, project: str) -> int:
         """The number of a project's delayed messages that the node hasn't read yet, as their hour isn't near."""
@@ -189,3 +197,10 @@ class RunningNode:
         await self.store.put(*copy)
         with suppress(KeyError):
             await self.store.delete(names.DEAD, dead_letter.sequence)
+
+
+def _choose(own: str | None, given: str | None) -> str | None:
+    """Return the subscription of an application or of a test. Raises ConfigError."""
+    if own is not None and given is not None and own != given:
+        raise ConfigError(f"the application handles messages for subscription {own!r}, and the test for {given!r}")
+    return given if own is None else own

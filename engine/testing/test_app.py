@@ -56,7 +56,8 @@ class TestApp:
     `topics` has the fields of each project's topic. `start` is the time at which the clock begins, now by default; it
     moves only in `advance`, and in `run_until_idle` if handlers sleep. Handlers run in these two calls only. `seed` is
     for random numbers, such as the jitter of retries. `patience` is the longest real time (s) to wait for a handler
-    that runs in a thread or uses a socket. Raises ConfigError, InvalidName, InvalidTopic.
+    that runs in a thread or uses a socket. `subscription` is the one that a handler works for; an application may name
+    its own. Raises ConfigError, InvalidName, InvalidTopic.
     """
 
     __test__ = False  # or pytest takes it for a class of tests
@@ -71,10 +72,12 @@ class TestApp:
         concurrency: int = 64,
         patience: float = 10.0,
         priorities: tuple[str, ...] = ("high", "mid", "low"),
+        subscription: str | None = None,
     ) -> None:
         _check(topics, start, concurrency, priorities)
         self._app, self._start, self._seed = app, start, seed
         self._concurrency, self._priorities, self._patience_s = concurrency, tuple(priorities), patience
+        self._subscription = None if subscription is None else names.check_subscription(subscription)
         self._topics = FixedTopics(topics, self._priorities)
         self._undo: ExitStack | None = None
         self._running: RunningNode | None = None
@@ -93,7 +96,12 @@ class TestApp:
         with ExitStack() as undo:
             loop_time = undo.enter_context(self._clock.in_use(loop, self._seed))
             running = self._running = RunningNode(
-                self._app, self._topics, self._clock.unix_ns, self._priorities, self._concurrency
+                self._app,
+                self._topics,
+                self._clock.unix_ns,
+                self._priorities,
+                self._concurrency,
+                self._subscription,
             )
             self._driver = Driver(self._clock, loop_time, running, self._patience_s)
             await self._driver.run(running.start())
@@ -190,7 +198,7 @@ class TestApp:
         config, now = node.node.cluster_config, self._clock.unix_ns()
         found = [each for each in node.dead_letters if each.project == project]
         for each in found:
-            copy = dead_letters.replay(each, ENV, accepted, config, now)
+            copy = dead_letters.replay(each, node.cluster, accepted, config, now)
             await self._driver.run(node.replay(each, copy))
         return len(found)
 

@@ -23,8 +23,12 @@ _FIRST, _SECOND = 1 << 12, 1 << 30  # two offsets used alternately; unwritten pa
 class ProcessClaims(NamedTuple):
     """Claims of a process. `leases` are those in etcd that it may hold; `lent` are the projects whose quota share other
     nodes may use, and until when (ns of `evenlane.engine.base.clock.now_ns`).
+
+    Invariant: `cluster` is that of the process's keys as soon as it has leases. The supervisor can't know it otherwise,
+    as an application may name its subscription.
     """
 
+    cluster: str = ""
     leases: tuple[int, ...] = ()
     lent: Mapping[str, int] = MappingProxyType({})
 
@@ -41,15 +45,15 @@ class Claimant:
         self._place = _SECOND
         self._claims = ProcessClaims()
 
-    def report_leases(self, leases: Collection[int]) -> None:
-        self._write(self._claims._replace(leases=tuple(leases)))
+    def report_leases(self, cluster: str, leases: Collection[int]) -> None:
+        self._write(self._claims._replace(cluster=cluster, leases=tuple(leases)))
 
     def report_lent(self, lent: Mapping[str, int]) -> None:
         if lent != self._claims.lent:
             self._write(self._claims._replace(lent={**lent}))
 
     def _write(self, claims: ProcessClaims) -> None:
-        raw = json.dumps([claims.leases, {**claims.lent}]).encode()
+        raw = json.dumps([claims.cluster, claims.leases, {**claims.lent}]).encode()
         place = _FIRST if self._place == _SECOND else _SECOND
         os.pwrite(self._memory, raw, place)
         os.pwrite(self._memory, _HEADER.pack(place, len(raw)), 0)
@@ -67,5 +71,5 @@ def read_claims(descriptor: int) -> ProcessClaims:
     if not header:
         return ProcessClaims()
     place, length = _HEADER.unpack(header)
-    leases, lent = json.loads(os.pread(descriptor, length, place))
-    return ProcessClaims(tuple(leases), lent)
+    cluster, leases, lent = json.loads(os.pread(descriptor, length, place))
+    return ProcessClaims(cluster, tuple(leases), lent)

@@ -180,7 +180,7 @@ def _run_one(handler: str, fallback: str | None, settings: Settings, lifeline: i
     def ready(partitions: int, generation: int = 0) -> None:
         if ready_lines:
             return
-        now = NodeReady(partitions, generation, engine.http.address)
+        now = NodeReady(partitions, generation, engine.settings.cluster, engine.http.address)
         ready_lines.append(now)
         if line is not None:
             line.ready(now)
@@ -207,7 +207,7 @@ def _run_many(settings: Settings, count: int, flags: dict[str, object]) -> bool:
 
     async def work() -> bool:
         ports = http_ports(settings.http_port, count)
-        revoker = Revoker(lambda: connections.etcd(settings), settings.cluster)
+        revoker = Revoker(lambda: connections.etcd(settings))
         nodes = Supervisor(
             node, count, arguments(flags), drain_grace_s=settings.drain_grace, http_ports=ports, revoke=revoker.revoke
         )
@@ -229,12 +229,12 @@ async def _join_ready(settings: Settings, ready_nodes: Mapping[str, NodeReady]) 
     from evenlane.ring.coordination.ports import CoordinationError
 
     coordination = connections.etcd(settings)
+    each = ready_nodes.values()
+    cluster = next(iter(each)).cluster
     try:
-        return await wait_until_ready(coordination, settings.cluster, ready_nodes, _SETTLED_WITHIN_S)
+        return await wait_until_ready(coordination, cluster, ready_nodes, _SETTLED_WITHIN_S)
     except CoordinationError:
-        return NodeReady(
-            sum(each.partitions for each in ready_nodes.values()), max(each.generation for each in ready_nodes.values())
-        )
+        return NodeReady(sum(one.partitions for one in each), max(one.generation for one in each), cluster)
     finally:
         await coordination.close()
 

@@ -35,8 +35,8 @@ class Revoker:
     live, the supervisor needs none.
     """
 
-    def __init__(self, connect: Callable[[], Coordination], cluster: str) -> None:
-        self._connect, self._cluster = connect, cluster
+    def __init__(self, connect: Callable[[], Coordination]) -> None:
+        self._connect = connect
 
     async def revoke(self, node: str, claims: ProcessClaims) -> None:
         """End the leases of a dead process of this node.
@@ -48,7 +48,7 @@ class Revoker:
         try:
             coordination = self._connect()
             try:
-                await _Death(coordination, self._cluster, node, claims).revoke()
+                await _Death(coordination, node, claims).revoke()
             finally:
                 await coordination.close()
         except (CoordinationError, EvenlaneError) as error:
@@ -61,8 +61,8 @@ class Revoker:
 class _Death:
     """The death of one process."""
 
-    def __init__(self, coordination: Coordination, cluster: str, node: str, claims: ProcessClaims) -> None:
-        self._coordination, self._cluster, self._node, self._claims = coordination, cluster, node, claims
+    def __init__(self, coordination: Coordination, node: str, claims: ProcessClaims) -> None:
+        self._coordination, self._node, self._claims = coordination, node, claims
         self._is_silent = False
 
     async def revoke(self) -> None:
@@ -93,14 +93,14 @@ class _Death:
         value = encode(record)
         if len(value) > MOST_BYTES:
             return False
-        key = names.key(self._cluster, "held", _last(owner), epoch)
+        key = names.key(self._claims.cluster, "held", _last(owner), epoch)
         result = await self._coordination.txn(
             [CreatedAt(owner.key, owner.create_revision)], [PutKey(key, value), DeleteKey(owner.key)]
         )
         return result.succeeded
 
     async def _list_under_lease(self, kind: str) -> list[KeyValue]:
-        listing = await self._coordination.list(names.key(self._cluster, kind, ""))
+        listing = await self._coordination.list(names.key(self._claims.cluster, kind, ""))
         return [item for item in listing.items if item.lease in self._claims.leases]
 
     async def _call_until_answered(self, ask: Callable[[], Awaitable[None]]) -> None:

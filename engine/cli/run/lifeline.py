@@ -23,6 +23,7 @@ class NodeReady(NamedTuple):
 
     partitions: int
     generation: int
+    cluster: str  # an application may name its subscription, so only the node knows
     http: str | None = None  # address served, if any
 
 
@@ -72,6 +73,6 @@ class Lifeline:
 def parse_message(line: bytes) -> NodeReady | None:
     """Parse a node's message: NodeReady, or None for "joined"."""
     match line.decode().split():
-        case [word, partitions, generation, *http] if word == _READY:
-            return NodeReady(int(partitions), int(generation), *http)
+        case [word, partitions, generation, cluster, *http] if word == _READY:
+            return NodeReady(int(partitions), int(generation), cluster, *http)
     return None

@@ -39,7 +39,7 @@ async def wait_until_ready(
         owners = dict(await _records(coordination, cluster, "owners", OwnerRecord))
         owned = sum(owner.id in nodes for owner in owners.values())
         if loop.time() >= deadline or _is_settled(planned, done, nodes, owned):
-            return NodeReady(owned, max((done[node].generation for node in nodes if node in done), default=0))
+            return NodeReady(owned, max((done[node].generation for node in nodes if node in done), default=0), cluster)
         await asyncio.sleep(_PAUSE_S)
 
 

@@ -213,7 +213,7 @@ async def _run_nodes(
     nodes = Supervisor(
         settings.node_id(), count, arguments(_at(servers, flags)), environ=_environ(settings),
         drain_grace_s=settings.drain_grace, http_ports=ports,
-        revoke=Revoker(lambda: connections.etcd(settings), settings.cluster).revoke,
+        revoke=Revoker(lambda: connections.etcd(settings)).revoke,
     )  # fmt: skip
     async with _stopping(stop, nodes.stop):
         return await nodes.run(ready)
@@ -235,7 +235,7 @@ async def _run_reloaded(
     http = {"http_port": next(iter(ports), None)}
     node = Reloader(
         settings.node_id(), arguments(_at(servers, flags | http)), watched_folders(handler, Path.cwd()),
-        environ=_environ(settings), revoke=Revoker(lambda: connections.etcd(settings), settings.cluster).revoke,
+        environ=_environ(settings), revoke=Revoker(lambda: connections.etcd(settings)).revoke,
     )  # fmt: skip
     async with _stopping(stop, node.stop):
         await node.run(ready)
@@ -278,7 +278,7 @@ async def _run_node(servers: Servers, settings: Settings, stop: asyncio.Event, *
 
     def ready(partitions: int, generation: int = 0) -> None:
         if not ready_lines:
-            ready_lines.append(NodeReady(partitions, generation, engine.http.address))
+            ready_lines.append(NodeReady(partitions, generation, engine.settings.cluster, engine.http.address))
             print(_line(servers, ready_lines), flush=True)  # noqa: T201
 
     async def ignore(_message: object) -> None:

@@ -30,6 +30,10 @@ class Application(Protocol):
     """Handlers and a life cycle: `begin` before the first message, `end` after the last one."""
 
     @property
+    def subscription(self) -> str | None:
+        """The subscription that it handles messages for; None: that of the settings."""
+
+    @property
     def routes(self) -> RouteTable: ...
 
     @property
@@ -52,6 +56,8 @@ class ApplicationFactory(Protocol):
 
 class FunctionApplication:
     """One handler for all messages, and nothing around it."""
+
+    subscription: str | None = None
 
     def __init__(self, handler: Callable[[Any], Any], fallback: Callable[[Any], Any] | None = None) -> None:
         self.routes = RouteTable.of(handler)

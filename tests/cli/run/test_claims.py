@@ -25,22 +25,22 @@ def test_new_memory_has_no_claims(memory):
 def test_last_write_replaces_earlier_claims(memory):
     """Z1: the present lease, and those of earlier sessions that couldn't be revoked."""
     node = Claimant(memory)
-    node.report_leases([1])
-    node.report_leases([1, 1 << 62])
-    assert ProcessClaims(leases=(1, 1 << 62)) == read_claims(memory)
-    node.report_leases([])
-    assert ProcessClaims() == read_claims(memory)
+    node.report_leases("online", [1])
+    node.report_leases("online", [1, 1 << 62])
+    assert ProcessClaims("online", (1, 1 << 62)) == read_claims(memory)
+    node.report_leases("online", [])
+    assert ProcessClaims("online") == read_claims(memory)
 
 
 def test_leases_and_loans_are_independent(memory):
     """Q"""
     node = Claimant(memory)
-    node.report_leases([1])
+    node.report_leases("online", [1])
     node.report_lent({"acme": 5})
-    node.report_leases([2])
-    assert ProcessClaims(leases=(2,), lent={"acme": 5}) == read_claims(memory)
+    node.report_leases("online", [2])
+    assert ProcessClaims("online", (2,), lent={"acme": 5}) == read_claims(memory)
     node.report_lent({})
-    assert ProcessClaims(leases=(2,)) == read_claims(memory)
+    assert ProcessClaims("online", (2,)) == read_claims(memory)
 
 
 def test_claims_may_have_any_size(memory):
@@ -59,7 +59,7 @@ def test_killed_process_leaves_its_last_complete_claims(memory):
         "node = Claimant(int(sys.argv[1]))\n"
         "for number in itertools.count(1):\n"
         "    node.report_lent({f'p{n}': number for n in range(number % 1_000)})\n"
-        "    node.report_leases([number] * 3)\n"
+        "    node.report_leases('online', [number] * 3)\n"
         "    if number == 2_000: print(flush=True)\n"
     )
     process = subprocess.Popen(
@@ -73,6 +73,6 @@ def test_killed_process_leaves_its_last_complete_claims(memory):
     number = claims.leases[0]
     assert number >= 2_000
     assert claims in (
-        ProcessClaims(leases=(number,) * 3, lent={f"p{n}": number + later for n in range((number + later) % 1_000)})
+        ProcessClaims("online", (number,) * 3, lent={f"p{n}": number + later for n in range((number + later) % 1_000)})
         for later in (0, 1)
     )

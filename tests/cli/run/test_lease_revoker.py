@@ -57,19 +57,19 @@ async def dead(etcd):
 async def revoked(etcd, claims, client=None):
     """Revoke; return the events in the log."""
     with capture_logs() as lines:
-        await asyncio.wait_for(Revoker(client or etcd.peer, "online").revoke("a", claims), 30)
+        await asyncio.wait_for(Revoker(client or etcd.peer).revoke("a", claims), 30)
     return [line["event"] for line in lines]
 
 
 async def test_keys_of_dead_node_are_deleted_at_once(etcd, dead):
     """Z1, E7"""
-    assert [REVOKED] == await revoked(etcd, ProcessClaims(leases=(dead.lease,)))
+    assert [REVOKED] == await revoked(etcd, ProcessClaims("online", (dead.lease,)))
     assert [] == await dead.keys()
 
 
 async def test_other_leases_of_the_same_node_stay(etcd, dead):
     """Z1: a node that returned under the same name has another lease."""
-    claims = ProcessClaims(leases=(dead.lease,))
+    claims = ProcessClaims("online", (dead.lease,))
     await etcd.revoke(dead.lease)
     await dead.owned(3)
     await revoked(etcd, claims)
@@ -78,7 +78,7 @@ async def test_other_leases_of_the_same_node_stay(etcd, dead):
 
 async def test_ended_lease_counts_as_revoked(etcd, dead):
     etcd.advance(601)
-    assert [REVOKED] == await revoked(etcd, ProcessClaims(leases=(dead.lease, 77)))
+    assert [REVOKED] == await revoked(etcd, ProcessClaims("online", (dead.lease, 77)))
 
 
 async def test_revoking_is_retried_until_etcd_answers(etcd, dead):
@@ -86,9 +86,7 @@ async def test_revoking_is_retried_until_etcd_answers(etcd, dead):
     client = etcd.peer()
     client.cut()
     with capture_logs() as lines:
-        revoking = asyncio.create_task(
-            Revoker(lambda: client, "online").revoke("a", ProcessClaims(leases=(dead.lease,)))
-        )
+        revoking = asyncio.create_task(Revoker(lambda: client).revoke("a", ProcessClaims("online", (dead.lease,))))
         await until(lambda: lines)
         assert ["nodes/a", "owners/3", "owners/5"] == await dead.keys()
         client.heal()
@@ -103,7 +101,7 @@ class Refusing(MemoryCoordination):
 
 
 async def test_refusal_of_etcd_is_not_retried(etcd, dead):
-    assert [LEFT] == await revoked(etcd, ProcessClaims(leases=(dead.lease,)), lambda: Refusing(etcd.store))
+    assert [LEFT] == await revoked(etcd, ProcessClaims("online", (dead.lease,)), lambda: Refusing(etcd.store))
     assert ["nodes/a", "owners/3", "owners/5"] == await dead.keys()
 
 
@@ -111,14 +109,14 @@ async def test_invalid_client_configuration_is_logged(etcd, dead):
     def failing():
         raise ConfigError("the certificate is gone")
 
-    assert [LEFT] == await revoked(etcd, ProcessClaims(leases=(dead.lease,)), failing)
+    assert [LEFT] == await revoked(etcd, ProcessClaims("online", (dead.lease,)), failing)
 
 
 async def test_next_owners_get_the_loans(etcd, dead):
     """Q: quota that others may still use is recorded as in an orderly release, before a new owner starts."""
     epoch = (await etcd.get(key("owners", 3))).create_revision
     lent = {"acme": now_ns() + 60 * SECOND, "other": now_ns() + 30 * SECOND, "over": now_ns() - 1}
-    assert [REVOKED] == await revoked(etcd, ProcessClaims(leases=(dead.lease,), lent=lent))
+    assert [REVOKED] == await revoked(etcd, ProcessClaims("online", (dead.lease,), lent=lent))
     assert [f"held/3/{epoch}", f"held/5/{epoch + 1}"] == await dead.keys()
     item = await etcd.get(key("held", 3, epoch))
     record = decode(HeldRecord, item.key, item.value)
@@ -129,7 +127,7 @@ async def test_next_owners_get_the_loans(etcd, dead):
 
 
 async def test_ended_loans_leave_no_record(etcd, dead):
-    await revoked(etcd, ProcessClaims(leases=(dead.lease,), lent={"acme": now_ns() - 1}))
+    await revoked(etcd, ProcessClaims("online", (dead.lease,), lent={"acme": now_ns() - 1}))
     assert [] == await dead.keys()
 
 
@@ -153,7 +151,7 @@ async def test_late_own_release_keeps_the_loans(etcd, dead):
     until_ns = now_ns() + 3 * SECOND
     held = PutKey(key("held", 3, owner.create_revision), b"{}", dead.lease)
     await revoked(
-        etcd, ProcessClaims(leases=(dead.lease,), lent={"acme": until_ns}), lambda: Late(etcd.store, owner, held)
+        etcd, ProcessClaims("online", (dead.lease,), lent={"acme": until_ns}), lambda: Late(etcd.store, owner, held)
     )
     assert now_ns() >= until_ns
     assert [f"held/5/{owner.create_revision + 1}"] == await dead.keys()
@@ -163,6 +161,6 @@ async def test_loans_too_many_for_a_record_delay_the_revocation(etcd, dead):
     """Q"""
     until_ns = now_ns() + SECOND // 2
     lent = {f"{number:0100}": until_ns for number in range(MOST_BYTES // 100)}
-    await revoked(etcd, ProcessClaims(leases=(dead.lease,), lent=lent))
+    await revoked(etcd, ProcessClaims("online", (dead.lease,), lent=lent))
     assert now_ns() >= until_ns
     assert [] == await dead.keys()

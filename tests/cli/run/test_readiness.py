@@ -25,10 +25,11 @@ async def test_partitions_are_counted_once_all_plans_are_carried_out():
     assert not (await asyncio.wait({counting}, timeout=0.3))[0]  # n-1 hasn't taken its partition yet
     await put(coordination, "owners/2", OwnerRecord(id="n-1", epoch=10))
     await put(coordination, "done/n-1", DoneRecord(generation=3))
-    assert NodeReady(3, 3) == await asyncio.wait_for(counting, 10)
+    assert NodeReady(3, 3, "online") == await asyncio.wait_for(counting, 10)
 
 
 async def test_partitions_are_counted_after_the_timeout():
     coordination = MemoryCoordination()
     await put(coordination, "owners/1", OwnerRecord(id="n-0", epoch=9))
-    assert NodeReady(1, 0) == await asyncio.wait_for(wait_until_ready(coordination, "online", ["n-0", "n-1"], 0.2), 10)
+    found = await asyncio.wait_for(wait_until_ready(coordination, "online", ["n-0", "n-1"], 0.2), 10)
+    assert NodeReady(1, 0, "online") == found

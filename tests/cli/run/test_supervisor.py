@@ -34,8 +34,8 @@ def test_exit_codes_are_described():
 
 
 def test_messages_of_nodes_are_parsed():
-    assert NodeReady(12, 3) == parse_message(b"ready 12 3\n")
-    assert NodeReady(0, 3, "http://127.0.0.1:8080") == parse_message(b"ready 0 3 http://127.0.0.1:8080\n")
+    assert NodeReady(12, 3, "online") == parse_message(b"ready 12 3 online\n")
+    assert NodeReady(0, 3, "online_audit", "http://a:1") == parse_message(b"ready 0 3 online_audit http://a:1\n")
     assert parse_message(b"joined\n") is None
 
 
@@ -65,7 +65,7 @@ async def test_on_ready_is_called_once_and_stop_sends_each_node_one_signal(fakes
     supervisor = fakes("ready", "ready", "ready")
     recorder = Recorder(supervisor.stop)
     assert await ended(supervisor, recorder)
-    assert [{"n-0": NodeReady(4, 7), "n-1": NodeReady(4, 7), "n-2": NodeReady(4, 7)}] == recorder.calls
+    assert [dict.fromkeys(("n-0", "n-1", "n-2"), NodeReady(4, 7, "online"))] == recorder.calls
     assert ["SIGTERM"] * 3 == fakes.signals()
     assert not any(map(psutil.pid_exists, fakes.pids()))
 
@@ -74,7 +74,7 @@ async def test_single_process_is_numbered_too(fakes):
     supervisor = fakes("ready")
     recorder = Recorder(supervisor.stop)
     assert await ended(supervisor, recorder)
-    assert [{"n-0": NodeReady(4, 7)}] == recorder.calls
+    assert [{"n-0": NodeReady(4, 7, "online")}] == recorder.calls
 
 
 async def test_nodes_are_in_sessions_of_their_own(fakes):
@@ -142,7 +142,7 @@ async def test_node_that_does_not_drain_in_time_is_killed_and_revoked(fakes):
     assert not await ended(supervisor, Recorder(supervisor.stop))
     assert ["SIGTERM"] * 2 == fakes.signals()
     assert not any(map(psutil.pid_exists, fakes.pids()))
-    assert [("n-1", ProcessClaims(leases=(1,)))] == fakes.revoked
+    assert [("n-1", ProcessClaims("online", (1,)))] == fakes.revoked
 
 
 async def test_stop_before_readiness_ends_clean(fakes):
@@ -181,7 +181,7 @@ async def test_each_death_revokes_the_lease_of_that_process(fakes):
     supervisor = fakes("ready", "kill\nkill\nready")
     running = asyncio.create_task(ended(supervisor, Recorder()))
     await until(lambda: len(fakes.pids("n-1")) == 3)
-    assert [("n-1", ProcessClaims(leases=(1,))), ("n-1", ProcessClaims(leases=(2,)))] == fakes.revoked
+    assert [("n-1", ProcessClaims("online", (1,))), ("n-1", ProcessClaims("online", (2,)))] == fakes.revoked
     supervisor.stop()
     assert await running
     assert 2 == len(fakes.revoked), "nodes that ended in order have revoked their own leases"
@@ -194,7 +194,7 @@ async def test_lease_of_node_that_exits_without_revoking_it_is_revoked(fakes):
     await until(lambda: len(fakes.pids("n-1")) == 2)
     supervisor.stop()
     assert await running
-    assert [("n-1", ProcessClaims(leases=(1,)))] == fakes.revoked
+    assert [("n-1", ProcessClaims("online", (1,)))] == fakes.revoked
 
 
 async def test_frozen_node_keeps_its_lease(fakes):
@@ -210,7 +210,7 @@ async def test_frozen_node_keeps_its_lease(fakes):
     os.kill(frozen, signal.SIGCONT)
     supervisor.stop()
     assert await running
-    assert [("n-2", ProcessClaims(leases=(1,)))] == fakes.revoked
+    assert [("n-2", ProcessClaims("online", (1,)))] == fakes.revoked
     assert [frozen] == fakes.pids("n-1")
 
 
@@ -223,10 +223,10 @@ async def test_process_is_not_dead_before_its_last_thread(fakes):
     await until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     os.kill(fakes.pids("n-0")[0], signal.SIGKILL)
     await until(lambda: len(fakes.pids("n-0")) == 2)
-    assert [("n-0", ProcessClaims(leases=(1,)))] == fakes.revoked
+    assert [("n-0", ProcessClaims("online", (1,)))] == fakes.revoked
     os.kill(pid, signal.SIGKILL)
     await until(lambda: len(fakes.revoked) == 2)
-    assert ("n-1", ProcessClaims(leases=(1,))) == fakes.revoked[1]
+    assert ("n-1", ProcessClaims("online", (1,))) == fakes.revoked[1]
     supervisor.stop()
     await running
 

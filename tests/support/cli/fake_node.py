@@ -43,7 +43,7 @@ def _on_signal(number: int, _frame: object) -> None:
     if word == "quits":
         sys.exit(int(code[0]))
     if not deaf:
-        claimant.report_leases([])
+        claimant.report_leases("online", [])
         sys.exit(0)
 
 
@@ -58,19 +58,19 @@ claimant = Claimant(int(_FLAGS["claims"]))
 for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(each, _on_signal)
 _note("lives", os.getpid())
-claimant.report_leases([_lived()])  # each life has a lease of its own
+claimant.report_leases("online", [_lived()])  # each life has a lease of its own
 line = Lifeline(int(_FLAGS["lifeline"]), 0.0)
 if word == "exit":
-    claimant.report_leases([])
+    claimant.report_leases("online", [])
     sys.exit(int(code[0]))
 line.report_joined()
 if word == "joined":
-    claimant.report_leases([])
+    claimant.report_leases("online", [])
     sys.exit(int(code[0]))
 if word == "dies":
     sys.exit(int(code[0]))
 if word != "mute":
-    line.ready(NodeReady(4, 7))
+    line.ready(NodeReady(4, 7, "online"))
 if word == "done":
     sys.exit(int(code[0]))
 if word == "kill":
