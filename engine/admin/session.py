@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.subscriptions.registry import check_complete
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import read_config_or_defaults
+from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
+from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import TopicError, decode_accepted
 
@@ -23,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class AdminSession(NamedTuple):
-    """Open connections and the project's topic. `accepted` is None if the project has no topic."""
+    """Open connections to one subscription's cluster, and the project's topic. `accepted` is None if the project has no
+    topic; `subscriber` is the subscription of the settings.
+    """
 
     settings: Settings
     project: str
@@ -31,6 +36,11 @@ class AdminSession(NamedTuple):
     store: Store
     cluster_config: ClusterConfig
     accepted: Accepted | None
+    subscriber: Subscriber
+
+    @property
+    def cluster(self) -> str:
+        return self.settings.cluster
 
     @property
     def env(self) -> str:
@@ -42,6 +52,11 @@ class AdminSession(NamedTuple):
         """
         found = map(names.subscription_of, await self.store.find_clusters(again=True))
         return sorted({*await SubscriptionClient(self.etcd, self.env).list_names(), *filter(None, found)})
+
+    async def list_others(self) -> list[str]:
+        """Return the named subscriptions of the registry but that of the settings."""
+        known = await SubscriptionClient(self.etcd, self.env).list_names()
+        return sorted({*known} - {self.settings.subscription})
 
     def priorities(self, only: str | None) -> tuple[str, ...]:
         """Return all priorities, or only this one. Raises InvalidName."""
@@ -60,7 +75,8 @@ class AdminSession(NamedTuple):
 
 @asynccontextmanager
 async def open_session(settings: Settings, project: str) -> AsyncIterator[AdminSession]:
-    """Open a session. Raises InvalidName, ConfigError, Unreachable. Errors inside are translated as by
+    """Open a session. Raises InvalidName, ConfigError, Unreachable; EvenlaneError if there is no such subscription, or
+    it isn't complete. Errors inside are translated as by
     `connections.translate_errors`.
     """
     names.check_project(project)
@@ -69,11 +85,24 @@ async def open_session(settings: Settings, project: str) -> AsyncIterator[AdminS
         etcd = connections.etcd(settings)
         opened.push_async_callback(etcd.close)
         cluster_config = await read_config_or_defaults(etcd, settings.env)
+        subscriber = await read_subscriber(etcd, settings.env, settings.subscription)
         accepted = await read_accepted(etcd, settings.env, project)
         store = connections.store(settings, "evenlane backlog")
         await store.open()
         opened.push_async_callback(store.close)
-        yield AdminSession(settings, project, etcd, store, cluster_config, accepted)
+        yield AdminSession(settings, project, etcd, store, cluster_config, accepted, subscriber)
+
+
+def describe_subscription(name: str | None) -> str:
+    return "the subscription without a name" if name is None else f"subscription {name!r}"
+
+
+async def read_subscriber(etcd: Coordination, env: str, name: str | None) -> Subscriber:
+    """Return a subscription; None: the unnamed one. Raises CoordinationError; EvenlaneError unless it is complete."""
+    if name is None:
+        return UNNAMED
+    found = check_complete(await SubscriptionClient(etcd, env).check(name), env, name)
+    return Subscriber(is_named=True, chosen=SubscriptionFilter(found.due_from, tuple(found.projects)))
 
 
 async def read_accepted(etcd: Coordination, env: str, project: str) -> Accepted | None:

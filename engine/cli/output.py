@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+UNNAMED = "(unnamed)"
+"""The subscription without a name, in tables."""
 _NO_LIMIT = 1_000  # characters of a command's first sentence in the list of commands
 
 

@@ -36,7 +36,7 @@ async def read_handoffs(etcd: Coordination, cluster: str, partition: int) -> dic
     Only those owners may settle them. Raises CoordinationError.
     """
     records = RecordReader(cluster)
-    found: dict[str, set[int]] = {"lanes": set(), "later": set()}
+    found: dict[str, set[int]] = {kind: set() for kind in names.LANE_KINDS}
     for item in (await etcd.list(names.key(cluster, "held", partition, ""))).items:
         record = records.read(HeldRecord, item.key, item.value)
         for kind, lane in (record.lanes if record is not None else {}).items():

@@ -197,8 +197,9 @@ class Store(Protocol):
         """The same, of the subjects that have messages after this sequence. Raises Lost, Refused."""
 
     async def count_by_subject(self, lane: LaneId, project: str, cluster: str | None = None) -> SubjectCounts:
-        """The number of a project's messages in the lane, by subject, and up to which sequence; empty if the lane
-        doesn't exist. Settled messages count until they are removed. With `cluster`: in that cluster's lane.
+        """The number of a project's messages in the lane (`*`: of all projects), by subject, and up to which sequence;
+        empty if the lane doesn't exist. Settled messages count until they are removed. With `cluster`: in that
+        cluster's lane.
         """
 
     def feed(

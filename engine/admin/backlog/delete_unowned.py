@@ -22,15 +22,15 @@ _AT_ONCE = 256  # concurrent deletes; nats-server drops its whole queue of reque
 
 async def delete_waiting(
     outside: AdminSession, partition: int, subjects: Iterable[Subject], on_progress: Callable[[int], object]
-) -> int:
+) -> None:
     """Delete the messages that waited when the subjects were counted, except those that previous owners still handle.
-    Returns their number; `on_progress` is called with it meanwhile.
+    `on_progress` is called with the number of those that are deleted.
 
     Raises Lost, Refused, CoordinationError; messages deleted before stay deleted.
     """
-    theirs = await read_handoffs(outside.etcd, outside.env, partition)
+    theirs = await read_handoffs(outside.etcd, outside.cluster, partition)
     subjects = list(subjects)
-    known = await views(outside.store, subjects)
+    known = await views(outside.store, subjects, outside.subscriber)
     deleted = 0
     for subject in subjects:
         view = known[subject.lane]
@@ -39,7 +39,6 @@ async def delete_waiting(
             await delete(outside.store, view, mine)
             deleted += len(mine)
             on_progress(deleted)
-    return deleted
 
 
 async def delete(store: Store, view: LaneView, sequences: list[int]) -> None:

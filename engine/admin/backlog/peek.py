@@ -11,9 +11,16 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evenlane.engine.admin.backlog.scan import count_waiting, iter_waiting, list_subjects, map_concurrently, views
+from evenlane.engine.admin.backlog.scan import (
+    count_waiting,
+    iter_waiting,
+    list_subjects,
+    map_concurrently,
+    views,
+)
 from evenlane.engine.admin.session import open_session
 from evenlane.engine.base import names
+from evenlane.engine.core.queue.subscriber import UNNAMED
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import message_id, read_instant
@@ -26,6 +33,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Head, Store
+    from evenlane.engine.core.queue.subscriber import Subscriber
     from evenlane.engine.core.wire.queue_subjects import Subject
 
     Heads = Callable[[Subject], AsyncIterator[list[Head]]]
@@ -49,37 +57,42 @@ class WaitingMessage(NamedTuple):
 
 
 async def peek(settings: Settings, project: str, priority: str | None, limit: int) -> dict[str, Any]:
-    """Return the backlog in JSON types, with the first `limit` messages of each priority, or of this one.
+    """Return the backlog of a subscription in JSON types, with the first `limit` messages of each priority, or of this
+    one. `others` are the named subscriptions that have backlogs of their own.
 
     Raises InvalidName, UnknownProject, Unreachable.
     """
     async with open_session(settings, project) as outside:
         ttl = outside.accepted.topic.ttl if outside.accepted is not None else 0.0
         parts = await list_next(
-            outside.store, settings.env, outside.cluster_config, project, outside.priorities(priority), limit, ttl
-        )
+            outside.store, outside.cluster, outside.cluster_config, project, outside.priorities(priority), limit, ttl,
+            outside.subscriber,
+        )  # fmt: skip
+        others = await outside.list_others()
         if outside.accepted is None and not any(part["waiting"] or part["delayed"] for part in parts):
             raise outside.unknown()
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return {"project": project, "env": settings.env, "at": at, "priorities": parts}
+    shown = {"project": project, "env": settings.env, "subscription": settings.subscription, "others": others}
+    return {**shown, "at": at, "priorities": parts}
 
 
 async def list_next(
     store: Store,
-    env: str,
+    cluster: str,
     cluster_config: ClusterConfig,
     project: str,
     priorities: Sequence[str],
     limit: int,
     ttl: float,
+    subscriber: Subscriber = UNNAMED,
 ) -> list[dict[str, Any]]:
     """Return, for each priority, the number of waiting messages and the first `limit` of them. `ttl` (s) is the
     topic's, 0 if it has none.
 
     Raises Lost, Refused, ConfigError.
     """
-    subjects = await list_subjects(store, cluster_config, project, priorities)
-    known = await views(store, subjects)
+    subjects = await list_subjects(store, cluster_config, project, priorities, subscriber=subscriber)
+    known = await views(store, subjects, subscriber)
 
     def heads(subject: Subject) -> AsyncIterator[list[Head]]:
         return iter_waiting(store, subject, known[subject.lane])
@@ -88,10 +101,12 @@ async def list_next(
     for priority in priorities:
         mine = [subject for subject in subjects if subject.priority == priority]
         counts = await map_concurrently(mine, lambda subject: count_waiting(store, subject, known[subject.lane]))
-        of = {kind: _sum(mine, counts, kind) for kind in ("lanes", "later")}
-        first = await _first(env, mine, limit, heads)
+        of = {kind: _sum(mine, counts, kind) for kind in names.LANE_KINDS}
+        first = await _first(cluster, mine, limit, heads)
         shown = await _documents(store, first, project, ttl)
-        found.append({"priority": priority, "waiting": of["lanes"], "delayed": of["later"], "messages": shown})
+        found.append(
+            {"priority": priority, "waiting": of["lanes"], "delayed": of["later"] + of["again"], "messages": shown}
+        )
     return found
 
 
@@ -99,7 +114,7 @@ def _sum(subjects: Iterable[Subject], counts: Iterable[int], kind: str) -> int:
     return sum(count for subject, count in zip(subjects, counts, strict=True) if subject.lane.kind == kind)
 
 
-async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) -> list[WaitingMessage]:
+async def _first(cluster: str, subjects: list[Subject], limit: int, heads: Heads) -> list[WaitingMessage]:
     """Return the `limit` messages whose turn is first, keeping no more than these in memory.
 
     A lane has the messages of one queue in the order of their sequences. A delay stream has only the hours in order, so
@@ -109,7 +124,7 @@ async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) ->
     async def of_lane(subject: Subject) -> list[WaitingMessage]:
         found: list[WaitingMessage] = []
         async for page in heads(subject):
-            found += [_build_message(env, subject, head) for head in page[: limit - len(found)]]
+            found += [_build_message(cluster, subject, head) for head in page[: limit - len(found)]]
             if len(found) == limit:
                 break
         return found
@@ -117,14 +132,14 @@ async def _first(env: str, subjects: list[Subject], limit: int, heads: Heads) ->
     async def of_hour(subject: Subject) -> list[WaitingMessage]:
         found: list[WaitingMessage] = []
         async for page in heads(subject):
-            found = heapq.nsmallest(limit, [*found, *(_build_message(env, subject, head) for head in page)])
+            found = heapq.nsmallest(limit, [*found, *(_build_message(cluster, subject, head) for head in page)])
         return found
 
     first: list[WaitingMessage] = []
     due = [subject for subject in subjects if subject.lane.kind == "lanes"]
     for start in range(0, len(due), _QUEUES_AT_ONCE):
         first = _merge(limit, first, await map_concurrently(due[start : start + _QUEUES_AT_ONCE], of_lane))
-    later = sorted((each for each in subjects if each.lane.kind == "later"), key=lambda each: each.hour)
+    later = sorted((each for each in subjects if each.lane.kind != "lanes"), key=lambda each: each.hour)
     for hour, of_one in groupby(later, key=lambda each: each.hour):
         if len(first) == limit and first[-1].turn < hour * HOUR:
             break
@@ -136,9 +151,9 @@ def _merge(limit: int, first: list[WaitingMessage], more: Iterable[list[WaitingM
     return heapq.nsmallest(limit, [*first, *(message for part in more for message in part)])
 
 
-def _build_message(env: str, subject: Subject, head: Head) -> WaitingMessage:
+def _build_message(cluster: str, subject: Subject, head: Head) -> WaitingMessage:
     turn = read_instant(head.headers, h.DUE, head.at)
-    return WaitingMessage(turn, names.stream(env, subject.lane), head.sequence, subject.lane, subject.group, head)
+    return WaitingMessage(turn, names.stream(cluster, subject.lane), head.sequence, subject.lane, subject.group, head)
 
 
 async def _documents(store: Store, first: list[WaitingMessage], project: str, ttl: float) -> list[dict[str, Any]]:

@@ -119,8 +119,9 @@ def _add(role: Role, kind: RoleName, env: str, additions: Additions) -> Role:
 
 
 def _add_subscriptions(role: Role, kind: RoleName, env: str, subscriptions: Sequence[str]) -> Role:
-    """Add what the creation and deletion of these subscriptions need. No wildcard of NATS matches the names of an
-    environment's subscriptions and nothing else, so each is named.
+    """Add what an operator needs to create, delete and inspect these subscriptions, and to drop and replay their
+    messages. No wildcard of NATS matches the names of an environment's subscriptions and nothing else, so each is
+    named.
     """
     if not subscriptions or kind == "node":
         return role
@@ -128,10 +129,11 @@ def _add_subscriptions(role: Role, kind: RoleName, env: str, subscriptions: Sequ
         raise ConfigError("--subscription: an operator creates and deletes subscriptions, and a node works for one")
     clusters = [names.cluster_name(env, names.check_subscription(each)) for each in dict.fromkeys(subscriptions)]
     logs = [f"settled.{cluster}.*.*" for cluster in (env, *clusters)]
+    own = [subject for cluster in clusters for subject in (f"again.{cluster}.>", *_asks(cluster))]
     deletions = _api(*(f"STREAM.DELETE.{stream}" for cluster in clusters for stream in names.own_streams(cluster)))
     return replace(
         role,
-        publish=(*role.publish, *logs, *deletions),
+        publish=(*role.publish, *logs, *own, *deletions),
         write=(*role.write, *_keys(env, "subscriptions"), *(names.key(cluster, "") for cluster in clusters)),
     )
 
@@ -209,16 +211,20 @@ def _reporter(name: str, env: str) -> Role:
 
 
 def _operator(name: str, env: str) -> Role:
-    asks = (f"ask.{env}.why.*", f"ask.{env}.overview", f"ask.{env}.drop.*")
     return Role(
         name,
-        publish=(f"lanes.{env}.>", *asks, *_api(*_READS, *_STREAMS)),  # replay puts into lanes
+        publish=(f"lanes.{env}.>", *_asks(env), *_api(*_READS, *_STREAMS)),  # replay puts into lanes
         subscribe=_inbox(name),
         read=_keys(env, ""),
         # While no node runs, a command does the leader's part.
         write=_keys(env, "topics/", "authors/", "accepted/", "history/", "templates/", "templated/"),
         settings=_settings(name, env),
     )
+
+
+def _asks(cluster: str) -> tuple[str, ...]:
+    """The requests of an operator to nodes."""
+    return f"ask.{cluster}.why.*", f"ask.{cluster}.overview", f"ask.{cluster}.drop.*"
 
 
 def _api(*verbs: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.admin.backlog.peek import peek
@@ -46,9 +47,12 @@ async def change_topic(
 
 
 async def count_waiting(settings: Settings, project: str) -> int:
-    """Count messages that wait or are being handled. Raises EvenlaneError."""
-    parts = (await peek(settings, project, None, 0))["priorities"]
-    return sum(part["waiting"] + part["delayed"] for part in parts)
+    """Count messages that wait or are being handled, in the subscription that has most of them. Raises
+    EvenlaneError.
+    """
+    shown = await peek(settings, project, None, 0)
+    found = [shown, *[await peek(replace(settings, subscription=name), project, None, 0) for name in shown["others"]]]
+    return max(sum(int(part["waiting"] + part["delayed"]) for part in each["priorities"]) for each in found)
 
 
 def explain_not_in_effect(status: TopicStatus, env: str) -> str | None:

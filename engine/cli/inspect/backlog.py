@@ -8,8 +8,8 @@ import typer
 
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.confirm import confirm_by_name, require_terminal
-from evenlane.engine.cli.options import CommonOptions, Json, Yes, common, number
-from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.cli.options import CommonOptions, Json, Yes, common_of_subscription, number
+from evenlane.engine.cli.output import UNNAMED, new_app, print_json, print_table
 from evenlane.engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ app = new_app("""Show or drop the waiting messages of a project.
     Example:
       evenlane backlog peek acme
       evenlane backlog cancel acme order-1
+      evenlane backlog peek acme --subscription audit
     """)
 
 _Project = Annotated[str, typer.Argument(metavar="PROJECT")]
@@ -30,11 +31,11 @@ _Limit = Annotated[int, typer.Option("--limit", parser=number, metavar="N", help
 
 
 @app.command("peek")
-@common
+@common_of_subscription
 def peek(
     given: CommonOptions, project: _Project, *, priority: _Priority = None, limit: _Limit = 10, as_json: Json = False
 ) -> None:
-    """Show the next messages of a project, in their order.
+    """Show the next messages of a project, in their order, for one subscription.
 
     Reads only the streams: no node needs to run. The list includes messages that are being handled at this moment.
     Delayed messages and retries are listed at their due time.
@@ -59,21 +60,22 @@ def peek(
 
 
 @app.command("purge")
-@common
+@common_of_subscription
 def purge(
     given: CommonOptions, project: _Project, *, priority: _Priority = None, yes: Yes = False, as_json: Json = False
 ) -> None:
-    """Drop all messages of a project that wait at this moment, including delayed ones and retries.
+    """Drop all messages of a project that wait for one subscription at this moment, delayed ones and retries included.
 
     They can't be restored, and count as dropped. Running handlers finish.
 
     Example:
       evenlane backlog purge acme --priority low
       evenlane backlog purge acme --yes --json
+      evenlane backlog purge acme --subscription audit
     """
     settings = _settings(given)
     if not yes:
-        _ask(project, priority, settings.env)
+        _ask(project, priority, settings)
     from evenlane.engine.admin.backlog.purge import purge as drop
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop
@@ -85,11 +87,11 @@ def purge(
     else:
         dropped, on = format_count(result["dropped"], "message"), result["in_flight"]
         ends = "is being handled and will finish" if on == 1 else "are being handled and will finish"
-        typer.echo(f"dropped {dropped} of {project}{f'; {on:,} {ends}' if on else ''}")
+        typer.echo(f"dropped {dropped} of {project}{_whose(result)}{f'; {on:,} {ends}' if on else ''}")
 
 
 @app.command("cancel")
-@common
+@common_of_subscription
 def cancel(
     given: CommonOptions,
     project: _Project,
@@ -99,11 +101,14 @@ def cancel(
 ) -> None:
     """Drop one message by its id, whether it is due now, delayed or waits for its next attempt.
 
+    Without --subscription it is dropped for all subscriptions.
+
     Example:
       evenlane backlog cancel acme order-4711
+      evenlane backlog cancel acme order-4711 --subscription audit
     """
     settings = _settings(given)
-    from evenlane.engine.admin.backlog.purge import cancel as drop
+    from evenlane.engine.admin.backlog.cancel import cancel as drop
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.runtime.run_loop import run_loop
 
@@ -112,7 +117,9 @@ def cancel(
     if as_json:
         print_json(result)
     else:
-        typer.echo(f"cancelled {message_id} of {project}")
+        of = [each["subscription"] or UNNAMED for each in result["subscriptions"] if each["messages"]]
+        whose = f" for {', '.join(of)}" if len(result["subscriptions"]) > 1 or of != [UNNAMED] else ""
+        typer.echo(f"cancelled {message_id} of {project}{whose}")
 
 
 def _settings(given: CommonOptions) -> Settings:
@@ -123,14 +130,26 @@ def _settings(given: CommonOptions) -> Settings:
     return settings
 
 
-def _ask(project: str, priority: str | None, env: str) -> None:
+def _ask(project: str, priority: str | None, settings: Settings) -> None:
     what = f"all of {project}" if priority is None else f"priority {priority} of {project}"
-    deed = f"permanently drops {what} in environment {env!r}"
+    whose = "" if settings.subscription is None else f" for subscription {settings.subscription!r}"
+    deed = f"permanently drops {what}{whose} in environment {settings.env!r}"
     require_terminal("purge", deed)
     confirm_by_name(project, deed)
 
 
+def _whose(result: dict[str, Any]) -> str:
+    """Name the subscription, if there is any but the unnamed one."""
+    if result["subscription"] is not None:
+        return f" for subscription {result['subscription']!r}"
+    return " for the subscription without a name" if result["others"] else ""
+
+
 def _show(result: dict[str, Any]) -> None:
+    if whose := _whose(result):
+        others = ", ".join(map(str, result["others"]))
+        more = f" (--subscription shows that of {others})" if result["subscription"] is None else ""
+        typer.echo(f"{result['project']}{whose}{more}")
     for part in result["priorities"]:
         typer.echo(f"{part['priority']}: {part['waiting']:,} waiting, {part['delayed']:,} delayed or to be retried")
         if part["messages"]:

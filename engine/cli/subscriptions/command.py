@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenlane.engine.cli.confirm import confirm_by_yes, require_terminal
 from evenlane.engine.cli.options import CommonOptions, Json, Yes, common
-from evenlane.engine.cli.output import new_app, print_json, print_table
+from evenlane.engine.cli.output import UNNAMED, new_app, print_json, print_table
 from evenlane.engine.cli.subscriptions.session import Session, run_with_session
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.cli.subscriptions.session import SubscriptionBacklog
     from evenlane.engine.control.subscriptions.client import SubscriptionStatus
 
 app = new_app("""Create, show and delete subscriptions: each receives every message.
@@ -23,7 +24,6 @@ app = new_app("""Create, show and delete subscriptions: each receives every mess
       evenlane run --subscription audit --handler examples.handler:handle
     """)
 
-_UNNAMED = "(unnamed)"
 _Name = Annotated[str, typer.Argument(metavar="NAME")]
 _Projects = Annotated[
     list[str] | None,
@@ -48,53 +48,58 @@ def create(given: CommonOptions, name: _Name, *, projects: _Projects = None, as_
     """
     settings = _load(given, name)
 
-    async def work(session: Session) -> SubscriptionStatus:
+    async def work(session: Session) -> SubscriptionBacklog:
+        from evenlane.engine.cli.subscriptions.session import read_backlog
         from evenlane.engine.control.subscriptions.client import SubscriptionClient
         from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 
         stores = Stores(await session.open_store(""), await session.open_store(name))
         etcd, env = session.etcd, session.env
         await SubscriptionCreation(etcd, env, name, session.cluster_config, stores).run(projects or ())
-        return await SubscriptionClient(etcd, env).get(name)
+        return await read_backlog(session, await SubscriptionClient(etcd, env).get(name))
 
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.control.subscriptions.project_patterns import check_patterns
 
     check_patterns(projects or ())
     with ProgressDisplay(f"creating {name}"):
-        created: SubscriptionStatus = run_with_session(settings, work)
+        created: SubscriptionBacklog = run_with_session(settings, work)
     if as_json:
         print_json(created.document())
     else:
-        print(f"{name}: created, for {_describe_projects(created)}")  # noqa: T201
+        print(f"{name}: created, for {_describe_projects(created.status)}")  # noqa: T201
 
 
 @app.command("list")
 @common
 def list_(given: CommonOptions, *, as_json: Json = False) -> None:
-    """List all subscriptions of the environment, that without a name first.
+    """List all subscriptions of the environment, that without a name first, with their backlogs.
+
+    WAITING counts messages that are due, DELAYED those that are due later or wait for another attempt.
 
     Example:
       evenlane subscriptions list
       evenlane subscriptions list --env sandbox --json
     """
 
-    async def work(session: Session) -> list[SubscriptionStatus]:
+    async def work(session: Session) -> list[SubscriptionBacklog]:
+        from evenlane.engine.cli.subscriptions.session import read_backlog
         from evenlane.engine.control.subscriptions.client import SubscriptionClient
 
-        return await SubscriptionClient(session.etcd, session.env).all()
+        found = await SubscriptionClient(session.etcd, session.env).all()
+        return [await read_backlog(session, each) for each in found]
 
-    found: list[SubscriptionStatus] = run_with_session(given.load().settings, work)
+    found: list[SubscriptionBacklog] = run_with_session(given.load().settings, work)
     if as_json:
         print_json({"subscriptions": [each.document() for each in found]})
     else:
-        print_table(("NAME", "STATE", "SINCE", "PROJECTS", "NODES"), map(_line, found))
+        print_table(("NAME", "STATE", "SINCE", "PROJECTS", "NODES", "WAITING", "DELAYED"), map(_line, found))
 
 
 @app.command()
 @common
 def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
-    """Show a subscription, its nodes, and the streams that only it has.
+    """Show a subscription, its nodes, its backlog, and the streams that only it has.
 
     Example:
       evenlane subscriptions get audit
@@ -104,12 +109,13 @@ def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
 
     check_subscription(name)
 
-    async def work(session: Session) -> SubscriptionStatus:
+    async def work(session: Session) -> SubscriptionBacklog:
+        from evenlane.engine.cli.subscriptions.session import read_backlog
         from evenlane.engine.control.subscriptions.client import SubscriptionClient
 
-        return await SubscriptionClient(session.etcd, session.env).get(name)
+        return await read_backlog(session, await SubscriptionClient(session.etcd, session.env).get(name))
 
-    found: SubscriptionStatus = run_with_session(given.load().settings, work)
+    found: SubscriptionBacklog = run_with_session(given.load().settings, work)
     if as_json:
         print_json(found.document())
         return
@@ -117,8 +123,8 @@ def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
         field: ", ".join(_printable(value)) if isinstance(value, list) else value
         for field, value in found.document().items()
     }
-    shown["projects"] = _describe_projects(found)
-    print_table(("FIELD", "VALUE"), [(field, value or "-") for field, value in shown.items()])
+    shown["projects"] = _describe_projects(found.status)
+    print_table(("FIELD", "VALUE"), [(field, _cell(value)) for field, value in shown.items()])
 
 
 @app.command()
@@ -170,10 +176,18 @@ def _ask(settings: Settings, name: str) -> None:
     confirm_by_yes(deed)
 
 
-def _line(found: SubscriptionStatus) -> tuple[str, ...]:
-    name = _UNNAMED if found.name is None else found.name
+def _line(shown: SubscriptionBacklog) -> tuple[str, ...]:
+    found = shown.status
+    name = UNNAMED if found.name is None else found.name
     projects = ",".join(_printable(found.projects)) or "all"
-    return name, found.state, found.since or "-", projects, str(len(found.nodes))
+    backlog = _cell(shown.waiting), _cell(shown.delayed)
+    return name, found.state, found.since or "-", projects, str(len(found.nodes)), *backlog
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value or "-"
 
 
 def _describe_projects(found: SubscriptionStatus) -> str:

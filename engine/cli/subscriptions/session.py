@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.control.subscriptions.client import SubscriptionStatus
     from evenlane.engine.core.ports import Store
     from evenlane.ring.coordination.ports import Coordination
 
 T = TypeVar("T")
+
+
+class SubscriptionBacklog(NamedTuple):
+    """A subscription and what waits for it; None: it isn't complete, or its streams can't be read."""
+
+    status: SubscriptionStatus
+    waiting: int | None
+    delayed: int | None
+
+    def document(self) -> dict[str, Any]:
+        return {**self.status.document(), "waiting": self.waiting, "delayed": self.delayed}
 
 
 class Session(NamedTuple):
@@ -35,6 +47,23 @@ def run_with_session(settings: Settings, work: Callable[[Session], Awaitable[T]]
     setup(settings.log_format, settings.log_level)
     found: T = run_loop(_run(settings, work))
     return found
+
+
+async def read_backlog(session: Session, status: SubscriptionStatus) -> SubscriptionBacklog:
+    """Read the backlog of a subscription. Raises CoordinationError, Unreachable, ConfigError."""
+    from evenlane.engine.admin.backlog.totals import count_totals
+    from evenlane.engine.admin.session import read_subscriber
+    from evenlane.engine.core.ports import Lost, Refused
+
+    if status.state != "active":
+        return SubscriptionBacklog(status, None, None)
+    try:
+        subscriber = await read_subscriber(session.etcd, session.env, status.name)
+        store = await session.open_store(status.name or "")
+        totals = await count_totals(store, session.cluster_config, subscriber)
+    except (Lost, Refused):
+        return SubscriptionBacklog(status, None, None)
+    return SubscriptionBacklog(status, totals.waiting, totals.delayed)
 
 
 async def _run(settings: Settings, work: Callable[[Session], Awaitable[T]]) -> T:

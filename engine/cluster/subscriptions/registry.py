@@ -108,11 +108,16 @@ def check_active(view: RegistryView, env: str, name: str) -> Subscription:
     if name not in known:
         restores = f"if etcd has lost it, {hint(f'subscriptions create {name}', env)} restores it"
         raise EvenlaneError(f"{no_such_subscription(name, env, known)}; {restores}")
-    if (state := known[name].state) != "active":
+    return check_complete(known[name], env, name)
+
+
+def check_complete(found: Subscription, env: str, name: str) -> Subscription:
+    """Return the entry of a subscription. Raises EvenlaneError while it is being created or deleted."""
+    if (state := found.state) != "active":
         verb = "create" if state == "creating" else "delete"
         ends = hint(f"subscriptions {verb} {name}", env)
         raise EvenlaneError(f"subscription {name!r} of environment {env!r} is {_WORDS[state]}: {ends} completes that")
-    return known[name]
+    return found
 
 
 def no_such_subscription(name: str, env: str, known: Iterable[str]) -> EvenlaneError:

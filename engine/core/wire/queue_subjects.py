@@ -25,6 +25,10 @@ class Subject(NamedTuple):
     held: int  # messages, settled ones included
     last: int  # the stream's last sequence at the time of the count
 
+    @property
+    def project(self) -> str:
+        return self.name.split(".")[3]
+
 
 def parse(lane: LaneId, counts: Mapping[str, int], last: int, priorities: Collection[str]) -> Iterator[Subject]:
     """The subjects of queues with these priorities. Unroutable subjects aren't part of the backlog: their messages will

@@ -203,7 +203,7 @@ class MemoryStore:
             except Lost:
                 return SubjectCounts({}, 0)
             every = stream.counts("" if lane.kind == "dead" else names.lane_prefix(of, lane)).items()
-            counts = {subject: n for subject, n in every if subject.split(".")[place] == project}
+            counts = {subject: n for subject, n in every if project in ("*", subject.split(".")[place])}
             return SubjectCounts(counts, stream.state().last)
 
         return await self._read(read)

@@ -5,7 +5,9 @@ import signal
 
 import pytest
 
-from evenlane.engine.admin.backlog import purge
+from evenlane.engine.admin.backlog import drop_rounds
+from evenlane.engine.admin.backlog.cancel import cancel
+from evenlane.engine.admin.backlog.purge import purge
 from evenlane.engine.base import names
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.producer.put import Put
@@ -107,7 +109,7 @@ async def test_cancel_finds_a_waiting_message_anywhere(world, run_json, waiting,
     await world.put(producer, [Put("still", b"", id=f"s{n}") for n in range(3)])
     await until(lambda: {"retry"} == set(world.ids("fail")) and "long" in world.ids("begin"))
     with pytest.raises(EvenlaneError, match=r"^message 'long' of acme is being handled by node-a and can't"):
-        await purge.cancel(world.settings, "acme", "long")
+        await cancel(world.settings, "acme", "long")
 
     async def retry_is_stored():
         return await waiting() == 4
@@ -135,17 +137,17 @@ async def test_cancel_finds_a_waiting_message_anywhere(world, run_json, waiting,
 
 async def test_silent_owner_is_named_and_keeps_its_messages(world, waiting, monkeypatch):
     """A stopped process owns its partitions until its lease ends, so no other process may drop their messages."""
-    monkeypatch.setattr(purge, "_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(purge, "_SILENT_S", 0.5)
+    monkeypatch.setattr(drop_rounds, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(drop_rounds, "_SILENT_S", 0.5)
     node = await world.node(lease_ttl=60)
     await world.topics("acme", state="paused")
     producer = await world.producer()
     await world.put(producer, [Put("acme", b"", id="x", delay=86_400)])
     node.send(signal.SIGSTOP)
     with pytest.raises(EvenlaneError, match=r"^0 messages of acme were dropped, but .*node node-a doesn't answer"):
-        await purge.purge(world.settings, "acme", None)
+        await purge(world.settings, "acme", None)
     with pytest.raises(EvenlaneError, match=r"^message 'x' of acme was not cancelled: .*node node-a doesn't answer"):
-        await purge.cancel(world.settings, "acme", "x")
+        await cancel(world.settings, "acme", "x")
     assert 1 == await waiting()
     await node.kill()
 

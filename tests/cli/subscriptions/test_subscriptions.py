@@ -103,7 +103,10 @@ def test_documents_agree(subscriptions, env):
         document[field] for field in ("name", "state", "projects", "nodes", "streams")
     )
     assert document == json.loads(subscriptions("get", NAME, "--json")[1])
-    unnamed = {"name": None, "state": "active", "since": None, "projects": [], "nodes": [], "streams": []}
+    unnamed = {
+        "name": None, "state": "active", "since": None, "projects": [], "nodes": [], "streams": [], "waiting": 0,
+        "delayed": 0,
+    }  # fmt: skip
     assert {"subscriptions": [unnamed, document]} == json.loads(subscriptions("list", "--json")[1])
     code, out, err = subscriptions("delete", NAME, "--yes", "--json")
     assert (0, {"name": NAME, "deleted": True}, "") == (code, json.loads(out), err)

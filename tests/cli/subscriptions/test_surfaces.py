@@ -3,7 +3,6 @@
 import asyncio
 import json
 
-import nats
 import pytest
 
 from evenlane.engine.base.config.settings import load
@@ -74,31 +73,3 @@ def test_streams_of_subscriptions_are_migrated_too(env, evenlane):
     listed = {each["stream"] for each in json.loads(evenlane("streams", "list", "--json")[1])["streams"]}
     own = {f"{kind}_{env}_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")}
     assert own | {f"SETTLED_{env}", f"LANES_{env}_0"} <= listed
-
-
-def test_backlog_that_nobody_owns_isnt_deleted_for_all(env, transcript, evenlane):
-    """L, K10: the command deletes messages from the streams itself if no node owns them. A subscription would miss
-    them.
-    """
-    evenlane("topics", "set", "acme", "--qps", "100")
-    evenlane("subscriptions", "create", "audit")
-    evenlane("put", "acme", "x", "--id", "order-1", "--key", "a")
-    transcript("backlog", "purge", "acme", "--yes")
-    transcript("backlog", "cancel", "acme", "order-1")
-    transcript.check()
-    [stream] = [each for each in ("0", "1", "2", "3") if _messages(f"LANES_{env}_{each}")]
-    assert stream
-
-
-def _messages(stream):
-    """The messages of a stream that are left."""
-    connected = load().settings.nats_servers
-
-    async def ask():
-        client = await nats.connect(list(connected))
-        try:
-            return (await client.jetstream().stream_info(stream)).state.messages
-        finally:
-            await client.close()
-
-    return asyncio.run(ask())

@@ -1,10 +1,14 @@
 """The permissions of an operator who creates and deletes a subscription, on real servers that require them."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from structlog.testing import capture_logs
 
+from evenlane.engine.admin.backlog.cancel import cancel
+from evenlane.engine.admin.backlog.purge import purge
+from evenlane.engine.admin.topics.change import count_waiting
 from evenlane.engine.cli.subscriptions.session import run_with_session
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
@@ -42,6 +46,17 @@ async def test_operator_of_a_subscription_does_its_whole_job(shared):
             assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
         assert [None] == await run(shared, "founder", delete)
         assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
+        founder = shared.settings("founder")
+        async with Producer(settings=shared.settings("producer")) as producer:
+            for each in ("one", "two", "three"):
+                await producer.put("acme", b"x", id=each)
+        own = replace(founder, subscription=SUBSCRIPTION)
+        assert 2 == (await cancel(founder, "acme", "one"))["messages"]
+        assert [2, 2] == [await count_waiting(each, "acme") for each in (founder, own)]
+        assert 2 == (await purge(own, "acme", None))["by_command"]
+        async with node(shared, handler([]), "auditor"):
+            assert 0 == (await purge(own, "acme", None))["dropped"]
+        assert 2 == (await purge(founder, "acme", None))["dropped"]
         assert [None] == await run(shared, "founder", delete)
     assert [] == [each for each in logs if each["event"] == "NATS denies a subject"]
 

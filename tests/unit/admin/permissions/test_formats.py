@@ -199,7 +199,9 @@ def test_operator_of_a_subscription_may_delete_its_streams_alone():
     plain = make_role("operator", "online")
     role = make_role("operator", "online", additions=Additions(subscriptions=("audit", "audit")))
     deletions = [f"$JS.API.STREAM.DELETE.{kind}_online_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")]
-    assert ("settled.online.*.*", "settled.online_audit.*.*", *deletions) == role.publish[len(plain.publish) :]
+    asks = [f"ask.online_audit.{what}" for what in ("why.*", "overview", "drop.*")]
+    logs = ("settled.online.*.*", "settled.online_audit.*.*")
+    assert (*logs, "again.online_audit.>", *asks, *deletions) == role.publish[len(plain.publish) :]
     keys = ("/evenlane/online/subscriptions", "/evenlane/online/subscription/audit/")
     assert keys == role.write[len(plain.write) :]
     assert (plain.read, plain.subscribe) == (role.read, role.subscribe)

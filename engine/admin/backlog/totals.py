@@ -1,0 +1,44 @@
+"""Counts what waits for a subscription in all projects, from the store alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from evenlane.engine.admin.backlog.scan import count_waiting, list_all_subjects, map_concurrently, read_lane_view
+from evenlane.engine.base.names import LaneId
+
+if TYPE_CHECKING:
+    from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.core.ports import Store
+    from evenlane.engine.core.queue.subscriber import Subscriber
+
+
+class BacklogTotals(NamedTuple):
+    """The numbers of messages that are due and wait, and of those that are delayed or wait for another attempt. Both
+    include messages in flight.
+    """
+
+    waiting: int
+    delayed: int
+
+
+async def count_totals(store: Store, cluster_config: ClusterConfig, subscriber: Subscriber) -> BacklogTotals:
+    """Count the subscription's backlog. It takes a request or two for each lane that has messages, and one for each
+    queue in it. Raises Lost, Refused, ConfigError.
+    """
+
+    async def count(lane: LaneId) -> int:
+        subjects = await list_all_subjects(store, lane, cluster_config, subscriber)
+        if not subjects:
+            return 0
+        view = await read_lane_view(store, lane, subscriber)
+        if view.settled.watermark >= subjects[0].last:
+            return 0
+        return sum([await count_waiting(store, subject, view) for subject in subjects])
+
+    async def count_each(kinds: tuple[str, ...]) -> int:
+        numbers = range(cluster_config.partitions)
+        lanes = [LaneId(kind, number) for kind in subscriber.kinds if kind in kinds for number in numbers]
+        return sum(await map_concurrently(lanes, count))
+
+    return BacklogTotals(await count_each(("lanes",)), await count_each(("later", "again")))
