@@ -24,8 +24,8 @@ def confirm_by_name(project: str, deed: str) -> None:
         raise EvenlaneError(f"that is not {project!r}: nothing was dropped")
 
 
-def confirm_by_yes(deed: str) -> None:
-    """Ask for a yes, on stderr. Raises EvenlaneError for any other answer."""
+def confirm_by_yes(deed: str, undone: str = "nothing was deleted") -> None:
+    """Ask for a yes, on stderr. Raises EvenlaneError for any other answer, which says what is `undone` then."""
     typed = typer.prompt(f"This {deed}. To continue, type yes", default="", show_default=False, err=True)
     if typed.strip().lower() not in ("y", "yes"):
-        raise EvenlaneError("the answer was not yes: nothing was deleted")
+        raise EvenlaneError(f"the answer was not yes: {undone}")

@@ -234,6 +234,11 @@ class Store(Protocol):
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
         """Messages by sequence, None where the lane's leader says that there is none."""
 
+    async def find_since(self, lane: LaneId, at: int) -> int:
+        """The sequence of the first message that arrived at `at` (unix ns) or later, as the lane's leader knows; if
+        there is none, that of the next message to arrive.
+        """
+
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         """The next sequences of one subject, at most `limit`."""
 
@@ -243,7 +248,9 @@ class Store(Protocol):
         """
 
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
-        """The number of messages of one subject from the sequence `start` on."""
+        """The number of messages of one subject from the sequence `start` on; of all subjects that begin with what is
+        before a final `>`, too.
+        """
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         """The next messages of one subject, at most `limit`, with their headers but without bodies."""

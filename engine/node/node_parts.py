@@ -206,7 +206,7 @@ class NodeParts(NodeEvents, ABC):
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,
             self.counters, self.clock, self._unreadable,
         )  # fmt: skip
-        self.registry = RegistryAdoption(self.bound, self.owned, self.settler)
+        self.registry = RegistryAdoption(self.bound, self.owned, self.settler, resolver, self.cluster)
         self._renewal = TrustRenewal(self.trusted, self.owned, self.settler, self.signal, self._on_part_end)
 
     def _build_dispatcher(self) -> None:

@@ -172,6 +172,7 @@ class Session:
             ownership=process.ownership, unreadable=process.unreadable,
             on_plan=self._status.on_carried_out, on_lost=self._on_lost, on_fatal=self._on_fatal,
         )  # fmt: skip
+        node.registry.on_reset = membership.reopen
         node.trust(lease.trusted_until)
         await node.start()
         seen = SeenPublisher(

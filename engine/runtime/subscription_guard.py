@@ -37,7 +37,7 @@ class SubscriptionGuard:
         found = self._found = check_active(self._registry.view, self._env, self._name)
         self._registry.on_change.append(self._on_change)
         self._on_change(self._registry.view)
-        return SubscriptionFilter(found.due_from, tuple(found.projects))
+        return found.filter
 
     async def confirm(self) -> None:
         """Ask etcd itself: a deletion looks for nodes once its entry is written, so it sees this node, or this node

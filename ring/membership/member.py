@@ -116,6 +116,18 @@ class Member:
         self.leaving = True
         return self._want(frozenset(), now)
 
+    def reopen(self) -> list[Action]:
+        """Release all partitions, and acquire those again that the plan gives this node: they must be taken over anew,
+        by an owner that knows what has changed.
+        """
+        closing: list[Action] = []
+        for partition, claim in self._claims.items():
+            if claim.stage in (ClaimStage.OPENING, ClaimStage.OPEN):
+                self._departures.discard(partition)
+                closing.append(self._close(partition, claim))
+                self.plan.note(partition, claim)
+        return closing
+
     def _want(self, partitions: frozenset[int], now: int) -> list[Action]:
         changed = self.plan.want(partitions)
         self._departures.expect(len(self._claims.open() - partitions))

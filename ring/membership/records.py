@@ -178,7 +178,8 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     """One stream of a released partition: `running` are messages whose handlers still run under the old owner; `done`
     are those that have ended since, or whose settling wasn't durable yet; `failed` are those whose attempt has failed
     since and that stay in their lane, each with its attempt mark. The stream is identified by its creation time, the
-    highest sequence seen and the arrival time of that message.
+    highest sequence seen and the arrival time of that message. `reset` (unix ns) is the subscription's last reset that
+    the old owner followed; unset: none.
     """
 
     created: str
@@ -187,6 +188,7 @@ class HeldLane(msgspec.Struct, frozen=True, kw_only=True):
     running: list[_Whole] = []
     done: list[_Whole] = []
     failed: list[tuple[_Whole, _Mark]] = []
+    reset: _Whole | msgspec.UnsetType = msgspec.UNSET
 
 
 class BlockedLane(msgspec.Struct, frozen=True, kw_only=True):

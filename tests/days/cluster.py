@@ -19,6 +19,7 @@ from evenlane.engine.cluster.owners import read_owners
 from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
+from evenlane.engine.control.subscriptions.reset import SubscriptionReset
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.runtime.engine import Engine
@@ -36,6 +37,7 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from evenlane.engine.control.subscriptions.start_point import StartPoint
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Stored
     from evenlane.engine.producer.put import Put
@@ -215,10 +217,18 @@ class VirtualCluster:
         self._stack.push_async_callback(store.close)
         return store
 
-    async def create(self, subscription: str) -> None:
+    async def create(self, subscription: str, start: StartPoint | None = None) -> None:
         """Create a subscription, as the command does."""
-        stores = Stores(await self.store(), await self.store(names.cluster_name(self.env, subscription)))
-        await SubscriptionCreation(self._client, self.env, subscription, await self._config(), stores).run()
+        stores = await self._stores(subscription)
+        await SubscriptionCreation(self._client, self.env, subscription, await self._config(), stores).run((), start)
+
+    async def resetting(self, subscription: str) -> SubscriptionReset:
+        """What the command that resets a subscription uses."""
+        stores = await self._stores(subscription)
+        return SubscriptionReset(self._client, self.env, subscription, await self._config(), stores)
+
+    async def _stores(self, subscription: str) -> Stores:
+        return Stores(await self.store(), await self.store(names.cluster_name(self.env, subscription)))
 
     async def delete(self, subscription: str) -> None:
         """Delete a subscription, as the command does."""

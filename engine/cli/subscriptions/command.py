@@ -1,7 +1,9 @@
-"""Command `evenlane subscriptions`: creates, shows and deletes subscriptions."""
+"""Command `evenlane subscriptions`: creates, shows, resets and deletes subscriptions."""
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,8 +17,9 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cli.subscriptions.session import SubscriptionBacklog
     from evenlane.engine.control.subscriptions.client import SubscriptionStatus
+    from evenlane.engine.control.subscriptions.reset import ResetCount, SubscriptionReset
 
-app = new_app("""Create, show and delete subscriptions: each receives every message.
+app = new_app("""Create, show, reset and delete subscriptions: each receives every message.
 
     Example:
       evenlane subscriptions create audit
@@ -31,12 +34,29 @@ _Projects = Annotated[
         "--projects", metavar="PATTERN", help="Only projects that match; * is any characters. May be repeated."
     ),
 ]
+_From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="new|first|TIME",
+        help="First message: a new one (default), the first stored, or since a time.",
+    ),
+]
+
+
+_To = Annotated[str, typer.Option("--to", metavar="TIME|first|new", help="First message that it gets.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the messages, and change nothing.")]
 
 
 @app.command()
 @common
-def create(given: CommonOptions, name: _Name, *, projects: _Projects = None, as_json: Json = False) -> None:
+def create(
+    given: CommonOptions, name: _Name, *, projects: _Projects = None, from_: _From = None, as_json: Json = False
+) -> None:
     """Create a subscription. It gets each message that is put after this command has ended.
+
+    With --from it also gets messages that are stored already: all of them (first), or those that were stored at a
+    time, such as 2026-01-31T08:00:00Z or 2h ago, or later. What all other subscriptions have handled may be gone.
 
     No node may run an older release. It takes a second; if a node is frozen or cut off, until its lease has ended. If
     the command is interrupted, no message is removed from the streams until it is repeated, or the subscription is
@@ -45,29 +65,34 @@ def create(given: CommonOptions, name: _Name, *, projects: _Projects = None, as_
     Example:
       evenlane subscriptions create audit
       evenlane subscriptions create billing --projects 'shop-*' --projects acme --json
+      evenlane subscriptions create search --from 2h
     """
     settings = _load(given, name)
 
-    async def work(session: Session) -> SubscriptionBacklog:
+    from evenlane.engine.cli.progress import ProgressDisplay
+    from evenlane.engine.control.subscriptions.project_patterns import check_patterns
+    from evenlane.engine.control.subscriptions.start_point import parse_start
+
+    check_patterns(projects or ())
+    start = None if from_ is None else parse_start("--from", from_, time.time_ns())
+
+    async def work(session: Session) -> tuple[SubscriptionBacklog, frozenset[int]]:
         from evenlane.engine.cli.subscriptions.session import read_backlog
         from evenlane.engine.control.subscriptions.client import SubscriptionClient
         from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 
         stores = Stores(await session.open_store(""), await session.open_store(name))
         etcd, env = session.etcd, session.env
-        await SubscriptionCreation(etcd, env, name, session.cluster_config, stores).run(projects or ())
-        return await read_backlog(session, await SubscriptionClient(etcd, env).get(name))
+        removed = await SubscriptionCreation(etcd, env, name, session.cluster_config, stores).run(projects or (), start)
+        return await read_backlog(session, await SubscriptionClient(etcd, env).get(name)), removed
 
-    from evenlane.engine.cli.progress import ProgressDisplay
-    from evenlane.engine.control.subscriptions.project_patterns import check_patterns
-
-    check_patterns(projects or ())
     with ProgressDisplay(f"creating {name}"):
-        created: SubscriptionBacklog = run_with_session(settings, work)
+        created, removed = run_with_session(settings, work)
     if as_json:
         print_json(created.document())
     else:
         print(f"{name}: created, for {_describe_projects(created.status)}")  # noqa: T201
+    _warn_removed(name, removed)
 
 
 @app.command("list")
@@ -129,6 +154,70 @@ def get(given: CommonOptions, name: _Name, *, as_json: Json = False) -> None:
 
 @app.command()
 @common
+def reset(
+    given: CommonOptions, name: _Name, *, to: _To, dry_run: _DryRun = False, yes: Yes = False, as_json: Json = False
+) -> None:
+    """Have a subscription get messages again from a time on, or skip what waits.
+
+    TIME is such as 2026-01-31T08:00:00Z, or how long ago, such as 2h. It gets all messages that were stored then or
+    later and are still there, handled or not: all that other subscriptions haven't handled either. `first` means all
+    that are stored, `new` none: what waits is skipped, retries too. Attempts begin again; dead letters stay.
+
+    Its nodes may run, or not. A message whose handler runs is handled again once it has ended.
+
+    Example:
+      evenlane subscriptions reset audit --to 2h --dry-run
+      evenlane subscriptions reset audit --to 2026-01-31T08:00:00Z
+      evenlane subscriptions reset audit --to new --yes --json
+    """
+    from evenlane.engine.cli.progress import ProgressDisplay
+    from evenlane.engine.control.subscriptions.start_point import parse_start
+
+    settings = _load(given, name)
+    start = parse_start("--to", to, time.time_ns())
+    if not (yes or dry_run):
+        require_terminal(f"subscriptions reset {name}", f"changes which messages subscription {name!r} gets")
+
+    async def count(session: Session) -> ResetCount:
+        return await (await _prepare_reset(session, name)).count(start)
+
+    async def work(session: Session) -> frozenset[int]:
+        return await (await _prepare_reset(session, name)).run(start)
+
+    counted: ResetCount = run_with_session(settings, count)
+    means = _describe_reset(counted)
+    removed: frozenset[int] = frozenset()
+    if not dry_run:
+        if not yes:
+            confirm_by_yes(
+                f"resets subscription {name!r} of environment {settings.env!r}, so it {means}", "nothing was reset"
+            )
+        with ProgressDisplay(f"resetting {name}"):
+            removed = run_with_session(settings, work)
+    if as_json:
+        kind = "skipped" if counted.is_skip else "gets"
+        print_json({"name": name, "to": to, "messages": counted.messages, "kind": kind, "reset": not dry_run})
+    else:
+        print(f"{name}: {'would be reset' if dry_run else 'reset'}, and {means}")  # noqa: T201
+    _warn_removed(name, removed)
+
+
+async def _prepare_reset(session: Session, name: str) -> SubscriptionReset:
+    from evenlane.engine.control.subscriptions.creation import Stores
+    from evenlane.engine.control.subscriptions.reset import SubscriptionReset
+
+    stores = Stores(await session.open_store(""), await session.open_store(name))
+    return SubscriptionReset(session.etcd, session.env, name, session.cluster_config, stores)
+
+
+def _describe_reset(counted: ResetCount) -> str:
+    from evenlane.engine.base.plural import format_count
+
+    return f"{'skips' if counted.is_skip else 'gets'} {format_count(counted.messages, 'message')}"
+
+
+@app.command()
+@common
 def delete(given: CommonOptions, name: _Name, *, yes: Yes = False, as_json: Json = False) -> None:
     """Delete a subscription, with its settle logs, retries and dead letters. Others lose nothing.
 
@@ -152,6 +241,17 @@ def delete(given: CommonOptions, name: _Name, *, yes: Yes = False, as_json: Json
         print_json({"name": name, "deleted": True})
     else:
         print(f"{name}: deleted")  # noqa: T201
+
+
+def _warn_removed(name: str, removed: frozenset[int]) -> None:
+    """Say that a node that had lost its lease has removed messages that the subscription should get."""
+    if removed:
+        from evenlane.engine.base.plural import format_count
+        from evenlane.engine.control.subscriptions.living_nodes import name_some
+
+        of = f"{format_count(len(removed), 'partition')} ({name_some(sorted(removed))})"
+        gone = f"note: messages of {of} were removed meanwhile by a node that had been stopped: {name} doesn't get them"
+        print(gone, file=sys.stderr)  # noqa: T201
 
 
 def _load(given: CommonOptions, name: str) -> Settings:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from msgspec import UNSET
+
 from evenlane.engine.base import names
 from evenlane.ring.membership.records import HeldLane, HeldRecord
 
@@ -62,6 +64,7 @@ def _of_lane(lane: HandoffState) -> HeldLane:
         running=sorted(lane.running),
         done=sorted(lane.done),
         failed=sorted(lane.failed),
+        reset=lane.reset or UNSET,
     )
 
 
@@ -75,5 +78,5 @@ def find_released(before: HeldRecord, after: HeldRecord) -> HeldRecord:
         now = after.lanes.get(kind, lane)
         free = {*lane.running} - {*now.running, *now.done}
         failed = [each for each in now.failed if each[0] in free]
-        lanes[kind] = HeldLane(created=lane.created, running=sorted(free), failed=failed)
+        lanes[kind] = HeldLane(created=lane.created, running=sorted(free), failed=failed, reset=lane.reset)
     return HeldRecord(id=before.id, epoch=before.epoch, lease=before.lease, lanes=lanes)

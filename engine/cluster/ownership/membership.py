@@ -100,6 +100,10 @@ class Membership:
         self.member.serving = self._lease.has_store
         self._executor.execute(self.member.on_renewed(until, now_ns()))
 
+    def reopen(self) -> None:
+        """Take all partitions over again, handlers that run included: the subscription was reset."""
+        self._executor.execute(self.member.reopen())
+
     # ---- state for other parts
 
     @property

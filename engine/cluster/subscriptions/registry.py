@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from evenlane.engine.base import names
+from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.errors import EvenlaneError, InvalidName, hint
 from evenlane.ring.coordination.ports import Absent, ModifiedAt
 from evenlane.ring.membership.records import Record, RecordError, decode
@@ -23,25 +24,40 @@ if TYPE_CHECKING:
 MOST = 16
 """The most named subscriptions of one environment."""
 State: TypeAlias = Literal["creating", "active", "deleting"]
+_Time: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _WORDS = {"creating": "being created", "deleting": "being deleted"}
 
 
 class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     """One named subscription. `since` (unix ns) is when its creation began. `projects` are patterns of the projects
     whose messages it gets; empty: all. With `returned`, its settle logs were there before: etcd had lost it.
+
+    `start` (unix ns) is the time of the first messages that it gets, 0: all that are stored, None: none of those that
+    were stored before its creation. `start_text` is what the command for that said. `reset` (unix ns) is when it was
+    last reset to `start`, 0: never. Each reset has a later time than the one before.
     """
 
     state: State
-    since: Annotated[int, msgspec.Meta(ge=0)] = 0
+    since: _Time = 0
     projects: list[str] = []
     returned: bool = False
+    start: _Time | None = None
+    start_text: str = ""
+    reset: _Time = 0
 
     @property
     def due_from(self) -> int:
         """The time (unix ns) from which on it gets delayed messages. One that has returned gets all that it hasn't
         settled.
         """
-        return 0 if self.returned else self.since
+        if self.returned and not self.reset:
+            return 0
+        return self.since if self.start is None else self.start
+
+    @property
+    def filter(self) -> SubscriptionFilter:
+        """Which messages of the shared streams it gets."""
+        return SubscriptionFilter(self.due_from, tuple(self.projects), self.reset)
 
 
 class RegistryRecord(Record, frozen=True, kw_only=True):
@@ -76,6 +92,11 @@ class RegistryView(NamedTuple):
         env = names.env_of(cluster)
         every = ["", *sorted(self.subscriptions)] if self.exists else [""]
         return tuple(each for name in every if (each := names.cluster_name(env, name)) != cluster)
+
+    def reset_of(self, cluster: str) -> int:
+        """When this cluster's subscription was last reset (unix ns), 0: never, as far as the registry knows."""
+        found = (self.subscriptions or {}).get(names.subscription_of(cluster))
+        return found.reset if found is not None else 0
 
     def is_remover(self, cluster: str) -> bool:
         """Whether the owners of this cluster remove messages from the shared streams: those of the first subscription,

@@ -5,6 +5,8 @@
 3. Every process that removes messages follows this registry, and owners of older releases are kept out.
 4. Its settle logs have their first records: they say where it begins.
 5. The entry has the state `active`.
+6. If it begins with messages that are stored already, they are still there. An owner that was stopped in step 3, and
+   whose lease has ended, may have sent one last request to remove some.
 
 From the first step on, removal is held. A creation that ends anywhere can be repeated.
 docs/adr/0045-subscriptions.md gives the reasons.
@@ -23,11 +25,12 @@ from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.subscriptions import registry
 from evenlane.engine.cluster.subscriptions.registry import Subscription
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
-from evenlane.engine.control.subscriptions.first_records import begin_logs, find_unmarked, mark_logs
+from evenlane.engine.control.subscriptions.first_records import begin_logs, find_removed, find_unmarked, mark_logs
 from evenlane.engine.control.subscriptions.living_nodes import describe_nodes, find_older, name_some
 from evenlane.engine.control.subscriptions.project_patterns import check_patterns
 from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
 from evenlane.engine.control.subscriptions.remover_watch import RemoverWatch
+from evenlane.engine.control.subscriptions.start_point import NEW
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import EvenlaneError, hint
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.subscriptions.registry_editor import Known
     from evenlane.engine.control.subscriptions.remover_watch import RemoverState
+    from evenlane.engine.control.subscriptions.start_point import StartPoint
     from evenlane.engine.core.ports import Store
     from evenlane.ring.coordination.ports import Coordination
 
@@ -71,9 +75,12 @@ class SubscriptionCreation:
         self._removers = RemoverWatch(coordination, env, cluster_config.partitions)
         self._deletion = SubscriptionDeletion(coordination, env, name, stores.own)
 
-    async def run(self, projects: Sequence[str] = ()) -> None:
+    async def run(self, projects: Sequence[str] = (), start: StartPoint | None = None) -> frozenset[int]:
         """Create the subscription, or complete a creation that was interrupted; of one that exists, create the streams
-        that are missing. `projects` are patterns; none: all projects.
+        that are missing. `projects` are patterns; none: all projects. `start` is where it begins; None: with new
+        messages, or where the interrupted creation begins.
+
+        Returns the partitions of which messages were removed meanwhile that it should get.
 
         Raises EvenlaneError (ConfigError), without a change of the registry if the subscription can't be created;
         Lost, Refused, CoordinationError.
@@ -86,36 +93,40 @@ class SubscriptionCreation:
             )
         missing = await self._stores.own.find_missing_streams()
         _, known = await self._editor.read()
-        self._with_entry(known, projects, missing=missing)
+        self._with_entry(known, projects, start, missing=missing)
         has_logs, is_active = names.settled_stream(self._cluster) not in missing, _is_active(known.get(self._name))
         if older := await self._find_older(known):
             raise self._older_release(older)
         partitions = range(self._config.partitions)
         await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in SHARED_KINDS])
-        began, since = False, 0
+        began, entry = False, Subscription(state="creating")
 
         def begin(known: Known) -> Known | None:
-            nonlocal began, since
-            changed = self._with_entry(known, projects, missing=missing)
-            began, since = changed is not None, (changed or known)[self._name].since
+            nonlocal began, entry
+            changed = self._with_entry(known, projects, start, missing=missing)
+            began, entry = changed is not None, (changed or known)[self._name]
             return changed
 
         revision = await self._editor.change(begin)
         await self._stores.own.create_own_streams()
         began = began and not has_logs  # otherwise etcd has lost it, and there is more to lose than this creation
+        since, shared, own = entry.since, self._stores.shared, self._stores.own
         marked = await self._keep_removers(revision, since, frozenset(), began=began)
         try:
-            await begin_logs(self._stores.shared, self._stores.own, partitions, lost=is_active and not has_logs)
+            await begin_logs(shared, own, partitions, entry.start, lost=is_active and not has_logs)
         except (Lost, Refused):
             _, known = await self._editor.read()
             self._activated(known, since)  # the streams are gone if somebody has deleted it meanwhile
             raise
         await self._keep_removers(revision, since, marked, began=began)
         await self._editor.change(lambda known: self._activated(known, since))
+        return await find_removed(shared, own, partitions) if entry.start is not None else frozenset()
 
     # ---- the registry
 
-    def _with_entry(self, known: Known, projects: Sequence[str], *, missing: Sequence[str]) -> Known | None:
+    def _with_entry(
+        self, known: Known, projects: Sequence[str], start: StartPoint | None, *, missing: Sequence[str]
+    ) -> Known | None:
         """The registry with the new entry; None if a creation that was interrupted is to be completed, or if some of
         its streams are `missing`. Raises EvenlaneError if the subscription can't be created.
         """
@@ -133,6 +144,8 @@ class SubscriptionCreation:
                     since=self._stores.shared.now(),
                     projects=[*dict.fromkeys(projects)],
                     returned=names.settled_stream(self._cluster) not in missing,
+                    start=None if start is None else start.at,
+                    start_text="" if start is None else start.text,
                 ),
             }
         if found.state == "active" and not missing:
@@ -147,6 +160,12 @@ class SubscriptionCreation:
             raise EvenlaneError(
                 f"subscription {self._name!r} of environment {self._env!r} is being created for {began_for}: repeat"
                 f" that without --projects, or delete it first: {hint(f'subscriptions delete {self._name}', self._env)}"
+            )
+        if start is not None and start.text != found.start_text and start.at != found.start:
+            raise EvenlaneError(
+                f"subscription {self._name!r} of environment {self._env!r} is being created from"
+                f" {found.start_text or NEW}: repeat that without --from, or delete it first:"
+                f" {hint(f'subscriptions delete {self._name}', self._env)}"
             )
         return None
 

@@ -27,27 +27,28 @@ class RemoverState(NamedTuple):
 
 
 class RemoverWatch:
-    """Follows the owners of the cluster without a name, which remove messages from the shared streams."""
+    """Follows the owners of a cluster. Those of the cluster without a name remove messages from the shared streams."""
 
-    def __init__(self, coordination: Coordination, env: str, partitions: int) -> None:
-        self._coordination, self._cluster, self._partitions = coordination, names.cluster_name(env), partitions
+    def __init__(self, coordination: Coordination, cluster: str, partitions: int) -> None:
+        self._coordination, self._cluster, self._partitions = coordination, cluster, partitions
 
-    async def wait(self, revision: int, limit_s: float) -> RemoverState:
+    async def wait(self, revision: int, limit_s: float, *, needs_claim: bool = False) -> RemoverState:
         """Wait until no owner follows a registry before `revision`, until a node of an older release is there, or for
-        at most `limit_s` seconds. Raises CoordinationError.
+        at most `limit_s` seconds. `needs_claim`: an owner that follows it has claimed its partition since. Raises
+        CoordinationError.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + limit_s
         while True:
-            found = await self.look(revision)
+            found = await self.look(revision, needs_claim=needs_claim)
             if not found.late or found.older or loop.time() >= end:
                 return found
             await asyncio.sleep(min(_POLL_S, max(0.0, end - loop.time())))
 
-    async def look(self, revision: int) -> RemoverState:
+    async def look(self, revision: int, *, needs_claim: bool = False) -> RemoverState:
         """Read the owner keys first: an owner that claims later compares the registry in its transaction."""
         owned = await self._list_owners()
-        seen = await self._list("seen") if owned else {}
+        seen = await self._list("seen") if owned and not needs_claim else {}
         late = {
             partition: self._owner(item)
             for partition, item in owned.items()

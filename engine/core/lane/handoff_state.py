@@ -45,7 +45,8 @@ class HandoffState:
     - Afterwards `done` has the messages that ended but aren't durably settled, and `failed` those that failed and stay
       in their lane, with their mark (engine/core/lane/attempts.py); the log may lack both.
 
-    `on_change` is called when a message ends after the cut-off, and when one fails or is returned.
+    `reset` (unix ns) is the subscription's last reset that the lane follows. `on_change` is called when a message ends
+    after the cut-off, and when one fails or is returned.
     """
 
     generation: int
@@ -54,6 +55,7 @@ class HandoffState:
     done: list[int] = field(default_factory=list)
     failed: list[tuple[int, int]] = field(default_factory=list)
     over: bool = False
+    reset: int = 0
     on_change: Callable[[], None] = lambda: None
 
     def is_running(self, sequence: int, generation: int) -> bool:

@@ -92,6 +92,15 @@ class Lane:
         self.recovered = max([watermark, *(last for _, last in log.settled.above())])
         return True
 
+    def begin_after(self, watermark: int, state: LaneState, horizon: int) -> None:
+        """Start as the subscription's reset says: what is up to `watermark` counts as settled, and nothing above it,
+        whatever the settle log says. Attempts start again, too.
+        """
+        self._begin(state.created, state.last, state.at, horizon)
+        self._init_settled(SettledSet(watermark), AttemptMarks(), HourProgress())
+        self.removal.take_over(state.first)
+        self.recovered = watermark
+
     @property
     def seen(self) -> StreamIdentity:
         """The identity by which the stream is recognised."""
@@ -122,7 +131,7 @@ class Lane:
 
     def stop(self, running: Iterable[int]) -> None:
         """Begin the handoff: no more messages are handed out; those in `running` may still end."""
-        self.handoff = HandoffState(self.generation, self.seen, set(running))
+        self.handoff = HandoffState(self.generation, self.seen, set(running), reset=self.log.reset)
         self._end()
 
     def drop_running(self) -> None:

@@ -20,8 +20,8 @@ class LogState:
     """The state of a lane as its log gives it, all records folded.
 
     `high` is the highest sequence that the last owner had seen. `epoch`, `lease`, `horizon` and `clean` are those of
-    the last record. `hours` is how far each hour of a delay stream was settled, see HourProgress. `unreadable` is the
-    number of records that were skipped.
+    the last record, and so is `reset`. `hours` is how far each hour of a delay stream was settled, see HourProgress.
+    `unreadable` is the number of records that were skipped.
     """
 
     epoch: int = 0
@@ -36,6 +36,7 @@ class LogState:
     horizon: int = 0
     clean: bool | None = None
     hours: dict[int, int] = field(default_factory=dict)
+    reset: int = 0
 
 
 def is_same_lease(lease: int, other: int) -> bool:
@@ -48,7 +49,7 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
 
     An unreadable record is skipped and counted: its messages are handled again, which loses nothing, while refusing the
     log would stop the partition. Records of an earlier stream incarnation than the last record's are stale: their
-    sequences named other messages.
+    sequences named other messages. So are those of before the subscription was reset: their messages come again.
 
     Raises UnknownVersion for a record that a newer release may have written, because its settled messages are unknown.
     No node can have written it if its epoch is below that of the record before it (the log refuses previous owners), or
@@ -70,8 +71,8 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
                 raise UnknownVersion(error.record, index) from None
             state.unreadable += 1
             continue
-        if record.checkpoint or record.created != state.created:
-            state = LogState(created=record.created, unreadable=state.unreadable, hours=dict(hours))
+        if record.checkpoint or record.created != state.created or record.reset != state.reset:
+            state = LogState(created=record.created, unreadable=state.unreadable, hours=dict(hours), reset=record.reset)
         state.epoch, state.lease, state.number = record.epoch, record.lease, record.number
         state.high, state.high_at = record.high, record.high_at
         state.horizon, state.clean = record.horizon, record.clean

@@ -47,6 +47,7 @@ class SettleLog:
       to be stored. Numbers are never reused, or a late acknowledgement could pass for another record's.
     - `logged_watermark` is that of the last record that is known to be stored, and `logged_at` (monotonic ns) when that
       became known.
+    - `reset` (unix ns) is the subscription's last reset that the lane follows; 0: none.
     - Once `closed` is set, the last record says that the epoch has ended cleanly, and nothing is appended any more.
     """
 
@@ -55,6 +56,7 @@ class SettleLog:
         self.position = 0
         self.number = 0  # of the last record made
         self.durable_number = 0
+        self.reset = 0
         self.closed = False
 
     def begin(self, settled: SettledSet, marks: AttemptMarks, removal: Truncation, hours: HourProgress) -> None:
@@ -173,7 +175,7 @@ class SettleLog:
                 settle_record.VERSION, self._epoch, self.number, seen.created, seen.high, seen.high_at,
                 watermark, pack_runs(spans, watermark), self.checkpoint_due, marks,
                 horizon if horizon > watermark else 0, last and not self._marks.unsynced, self._lease,
-                self._pack_hours() if self.checkpoint_due else b"",
+                self._pack_hours() if self.checkpoint_due else b"", self.reset,
             ),
             sequences, self._since, marked,
         )  # fmt: skip

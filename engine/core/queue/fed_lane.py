@@ -86,6 +86,11 @@ class FedLane(Lane):
             self.position = self.settled.watermark
         return known
 
+    def begin_after(self, watermark: int, state: LaneState, horizon: int) -> None:
+        super().begin_after(watermark, state, horizon)
+        if not self.later:
+            self.position = watermark
+
     def reset(self, state: LaneState) -> None:
         for queue in self.queues.values():
             clear.discard(queue, self, self._limits)

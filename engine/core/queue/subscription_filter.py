@@ -14,11 +14,13 @@ class SubscriptionFilter:
     """The messages that a subscription gets of the shared streams; by default all of them.
 
     `since` (unix ns): of the delayed messages it gets those that are due from then on. `projects` are patterns of the
-    projects whose messages it gets; empty: all.
+    projects whose messages it gets; empty: all. `reset` (unix ns) is when the subscription was last reset, 0: never.
+    Since then it gets all messages again that were stored at `since` or later.
     """
 
     since: int = 0
     projects: tuple[str, ...] = ()
+    reset: int = 0
 
     def takes_project(self, project: str) -> bool:
         return not self.projects or any(matches(pattern, project) for pattern in self.projects)
@@ -28,6 +30,12 @@ class SubscriptionFilter:
         arrived is due at its arrival.
         """
         return max(read_instant(headers, h.DUE, at), at) >= self.since and not is_of_another(headers)
+
+    def takes_retry(self, at: int) -> bool:
+        """Whether it gets a message of its own stream of retries, which arrived at `at` (unix ns). A reset to new
+        messages drops those that waited.
+        """
+        return at >= self.reset or self.since < self.reset
 
 
 ALL_MESSAGES = SubscriptionFilter()

@@ -1,7 +1,7 @@
 """Encodes the settle log's records, which make settled sequences durable at a few bytes per message.
 
 A record is msgpack: [version, epoch, number, created, high, high_at, watermark, runs, checkpoint, marks, horizon,
-clean, lease], and in version 2 [..., hours].
+clean, lease], and in version 2 [..., hours, reset].
 
 - `runs` has the newly settled sequences above the watermark as pairs of varints: the gap to the previous run's end, and
   the length minus one.
@@ -15,6 +15,7 @@ A record has version 2 as long as the environment has named subscriptions, else 
 remove messages without asking whether other subscriptions still need them, so they must not become owners. In version
 2, long `runs` are compressed, as they may name many messages that are held for others; and `hours` of a checkpoint are
 pairs of varints: the gap to the previous hour, and the sequence up to which all messages of the hour are settled.
+`reset` is 0 unless the subscription was reset.
 
 In every version, a record is an array that begins with version, epoch and number. An older release can thus tell
 whether a record that it can't read was written by a newer release, or can't have been written by any node (`fold`).
@@ -49,6 +50,8 @@ class SettleRecord(msgspec.Struct, array_like=True, frozen=True):
       release didn't know the field.
     - `lease` is the lease under which the owner has claimed the epoch; 0: the writer's release didn't know the field.
     - `hours` is how far the hours of a delay stream are settled (engine/core/lane/hour_progress.py).
+    - `reset` (unix ns) is the subscription's last reset that the lane follows; 0: none. A record that follows an older
+      one says nothing of what is settled since.
     """
 
     version: int
@@ -65,6 +68,7 @@ class SettleRecord(msgspec.Struct, array_like=True, frozen=True):
     clean: bool | None = None
     lease: _Whole = 0
     hours: bytes = b""
+    reset: _Whole = 0
 
 
 class _Beginning(msgspec.Struct, array_like=True, frozen=True):
@@ -90,7 +94,7 @@ class UnknownVersion(ConfigError):
         )
 
 
-_FIELDS_OF_FIRST_VERSION = len(SettleRecord.__struct_fields__) - 1
+_FIELDS_OF_FIRST_VERSION = len(SettleRecord.__struct_fields__) - 2
 _LONG = 4_096  # bytes
 _COMPRESSED = b"\x80\x00"  # begins compressed runs; a varint never begins so
 _LONGEST = 1 << 26  # bytes; somebody else may have written the record

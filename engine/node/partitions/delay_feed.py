@@ -30,7 +30,7 @@ class DelayFeed:
         self, store: Store, lane: FedLane, verifier: StreamVerifier, due: DueReleaser, resolver: QueueResolver
     ) -> None:
         self._store, self._lane, self._verifier, self._due = store, lane, verifier, due
-        self._resolver, self._is_filtered = resolver, resolver.filters(lane)
+        self._resolver, self._is_filtered = resolver, resolver.filters(lane) or lane.id.kind == "again"
         self._hours: dict[Feed, set[str]] = {}
         self._turning = asyncio.Lock()  # by the clock and after a replacement
 
@@ -86,7 +86,7 @@ class DelayFeed:
         await asyncio.gather(*(feed.close() for feed in feeds))
 
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
-        if self._is_filtered and not self._resolver.takes_delayed(headers, at):
+        if self._is_filtered and not self._resolver.takes_delayed(self._lane, headers, at):
             self._lane.note_later(subject, sequence, at)
             if not self._lane.must_keep_out(subject, sequence):
                 self._resolver.pass_over(self._lane, sequence)

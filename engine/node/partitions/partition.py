@@ -110,6 +110,7 @@ class Partition:
             recover(
                 self._store, lane, context.busy, held, known,
                 repeated=repeated, version=lambda: context.bound.record_version,
+                chosen=lambda: context.resolver.chosen,
             )
             for lane in self.lanes
         )  # fmt: skip

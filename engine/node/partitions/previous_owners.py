@@ -9,6 +9,7 @@ from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.requeue import requeue
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.node.partitions.crash_suspects import mark_suspects, suspect
+from evenlane.engine.node.partitions.takeover import is_void
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -47,8 +48,9 @@ class PreviousOwners:
         """Act on the records of previous owners; the lane withholds their messages already. Raises Lost."""
         for part in parts:
             await self._keep_keys(lane, part.running)
-            self._settle(lane, part.done)
-            self._note_failed(lane, part.failed)
+            if not is_void(part, lane):
+                self._settle(lane, part.done)
+                self._note_failed(lane, part.failed)
 
     async def _keep_keys(self, lane: FedLane, sequences: list[int]) -> None:
         """Take the keys of held messages in ordered topics, so that no other message of these keys starts here."""
@@ -79,9 +81,15 @@ class PreviousOwners:
             lane.log.merge_mark(sequence, mark, now_ns())
 
     def on_change(self, record: HeldRecord) -> None:
-        """Settle held messages that have ended at their holder."""
+        """Settle held messages that have ended at their holder. If the subscription was reset since they were started,
+        they are handled again.
+        """
         for lane in self._lanes:
-            if (part := record.lanes.get(lane.id.kind)) is not None:
+            if (part := record.lanes.get(lane.id.kind)) is None:
+                continue
+            if is_void(part, lane):
+                self._release(lane, [each for each in part.done if each in lane.held])
+            else:
                 self._settle(lane, part.done)
 
     def release(self, record: HeldRecord) -> None:
@@ -89,7 +97,8 @@ class PreviousOwners:
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
-            self._note_failed(lane, [each for each in part.failed if each[0] in lane.held])
+            if not is_void(part, lane):
+                self._note_failed(lane, [each for each in part.failed if each[0] in lane.held])
             self._release(lane, part.running)
 
     def _release(self, lane: FedLane, sequences: list[int]) -> None:

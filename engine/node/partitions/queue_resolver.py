@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class QueueResolver:
-    """The `LaneHost` of a node's lanes. `bands` maps priorities to bands; `chosen` says which messages of the shared
-    streams are for a named subscription.
+    """The `LaneHost` of a node's lanes. `bands` maps priorities to bands; `chosen` says which messages are for a named
+    subscription, and changes when it is reset.
     """
 
     def __init__(
@@ -43,8 +43,7 @@ class QueueResolver:
     ) -> None:
         self._cluster, self._bands, self._queues = cluster, bands, queues
         self._failures, self._failure_log, self._settlement = failures, failure_log, settlement
-        self._is_named, self._chosen = bool(names.subscription_of(cluster)), chosen
-        self.takes_delayed = chosen.takes_delayed
+        self._is_named, self.chosen = bool(names.subscription_of(cluster)), chosen
         self.needs_stray_bodies = not self._is_named
         self.on_queue_ready = ready.on_queue_ready
 
@@ -63,11 +62,15 @@ class QueueResolver:
                 else:
                     self._bury(lane, subject.decode("utf-8", "replace"), entry, str(error))
             return None
-        if not self._chosen.takes_project(project):
+        if not self.chosen.takes_project(project):
             if entry is not None:
                 self.pass_over(lane, entry[1])
             return None
         return self._queues.get(lane.id.partition, project, group, band)
+
+    def takes_delayed(self, lane: Lane, headers: bytes, at: int) -> bool:
+        """Whether a message of a delay stream, or of the subscription's own stream of retries, is for it."""
+        return self.chosen.takes_retry(at) if lane.id.kind == "again" else self.chosen.takes_delayed(headers, at)
 
     def filters(self, lane: Lane) -> bool:
         """Whether a lane has messages that aren't for this subscription: a shared one, of a named subscription."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from evenlane.engine.base import names
 from evenlane.engine.core.ports import Lost, Refused
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.queue.fed_lane import FedLane
     from evenlane.engine.node.partitions.owned_partitions import OwnedPartitions
+    from evenlane.engine.node.partitions.queue_resolver import QueueResolver
     from evenlane.engine.node.settle.removal_bound import RemovalBound
     from evenlane.engine.node.settle.settler import Settler
 
@@ -24,11 +26,21 @@ _LOOK_S = 0.02
 _PAUSE_S = 0.2
 
 
-class RegistryAdoption:
-    """Call `begin` before the node owns any partition; and `adopt` for each view of the registry, then `complete`."""
+def _do_nothing() -> None:
+    """The `on_reset` of a node that can't own partitions yet."""
 
-    def __init__(self, bound: RemovalBound, owned: OwnedPartitions, settler: Settler) -> None:
+
+class RegistryAdoption:
+    """Call `begin` before the node owns any partition; and `adopt` for each view of the registry, then `complete`.
+    `on_reset` is called once the node's own subscription was reset: all partitions must be taken over again.
+    """
+
+    def __init__(
+        self, bound: RemovalBound, owned: OwnedPartitions, settler: Settler, resolver: QueueResolver, cluster: str
+    ) -> None:
         self._bound, self._owned, self._settler = bound, owned, settler
+        self._resolver, self._name = resolver, names.subscription_of(cluster)
+        self.on_reset: Callable[[], None] = _do_nothing
         self._reported: frozenset[str] = frozenset()  # the missing subscriptions that the log has named
 
     async def begin(self) -> None:
@@ -38,6 +50,10 @@ class RegistryAdoption:
     def adopt(self, view: RegistryView) -> None:
         """Plan no more removals, and cut no more records of settle logs, by an older view."""
         self._bound.adopt(view)
+        found = (view.subscriptions or {}).get(self._name)
+        if found is not None and found.reset > self._resolver.chosen.reset:
+            self._resolver.chosen = found.filter
+            self.on_reset()
 
     @property
     def has_unlisted(self) -> bool:

@@ -9,12 +9,14 @@ import structlog
 from msgspec.structs import replace
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.control.subscriptions.lane_start import find_start
 from evenlane.engine.core.lane.crash_horizon import has_ended_cleanly, horizon_of
 from evenlane.engine.core.lane.handoff_state import StreamIdentity
 from evenlane.engine.core.lane.log_state import LogState, is_same_lease
 from evenlane.engine.core.lane.settle_log import HEADERS
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import LogMoved
+from evenlane.engine.core.queue.subscription_filter import ALL_MESSAGES
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.errors import UnknownEpoch
 from evenlane.engine.node.partitions.crash_suspects import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord, LaneState, Store
+    from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
     from evenlane.ring.membership.records import HeldLane, HeldRecord, PastOwner
 
 _log = structlog.get_logger(__name__)
@@ -47,6 +50,7 @@ async def recover(
     *,
     repeated: bool = True,
     version: Callable[[], int] = lambda: settle_record.VERSION,
+    chosen: Callable[[], SubscriptionFilter] = lambda: ALL_MESSAGES,
 ) -> tuple[LaneState, list[HeldLane]]:
     """Take a lane over: read its log, and append a checkpoint, which fences the last owner. Returns the stream's state,
     and what previous owners say of this very stream. Raises Fenced, Lost.
@@ -58,7 +62,8 @@ async def recover(
 
     `known` are the owners that have ended, as etcd or this node knows; None: all. Raises UnknownEpoch if the log's
     owner is none of them, or its epoch isn't below the lane's. `repeated`: the log may already have a record of the
-    lane's own epoch. `version()` returns the version that records get now.
+    lane's own epoch. `version()` returns the version that records get now, `chosen()` which messages are for the
+    subscription: if it was reset since the log's last record, the lane begins where the reset says.
     """
     while True:
         incarnation = store.incarnation
@@ -78,15 +83,22 @@ async def recover(
             for each in await read_in_flight(store, lane.id, recorded, epoch, among)
         ]
         blockers = find_blocked(held, lane.id.kind, state.created)
+        reset = chosen().reset
+        start = await _find_start(store, lane, log, state, chosen())
         # From here to the append nothing is awaited: a cancellation in between would leave half of it unlogged.
-        if lane.recover(log, state, high_at, horizon_of(log, state, clean=clean)):
+        horizon = horizon_of(log, state, clean=clean)
+        lane.log.reset = max(reset, log.reset)
+        if start is not None:
+            lane.begin_after(start - 1, state, horizon)
+            _log.info("the subscription was reset: the lane begins again", **lane_fields(lane), first=start)
+        if start is not None or lane.recover(log, state, high_at, horizon):
             lane.marks.release_all()
             suspect(lane, [*found, *choose_accused(blockers, dead, found)])
             lane.blocked |= {each: part.seconds for part in blockers.values() for each in part.sequences}
         else:
             _log.warning("the settle log speaks of another stream: all of it is fed again", **lane_fields(lane))
         for epoch, part in parts.items():
-            lane.hold(epoch, part.running, part.done)
+            lane.hold(epoch, part.running, [] if is_void(part, lane) else part.done)
         lane.verified = incarnation
         if await _fence(store, lane, position, version):
             return state, [*parts.values()]
@@ -101,6 +113,24 @@ async def _read(store: Store, lane: Lane) -> tuple[LogState, int, LaneState]:
     if log.created and (log.created != state.created or log.high > state.last):
         state = await store.state(lane.id)
     return log, position, state
+
+
+async def _find_start(
+    store: Store, lane: Lane, log: LogState, state: LaneState, chosen: SubscriptionFilter
+) -> int | None:
+    """The first message that the lane gets, if the subscription was reset since the log's last record; otherwise None.
+    The stream of its own retries stays as it is: which of them it still gets is decided when they arrive. Raises Lost.
+    """
+    if log.reset >= chosen.reset or lane.id.kind == "again":
+        return None
+    return 1 if lane.later else await find_start(store, lane.id, state, chosen.since)
+
+
+def is_void(part: HeldLane, lane: Lane) -> bool:
+    """Whether the results of handlers that a previous owner still runs count for nothing: they were started before the
+    subscription was reset.
+    """
+    return lane.id.kind != "again" and (part.reset or 0) < lane.log.reset
 
 
 def _list_released(held: Iterable[HeldRecord], lane: LaneId, log: LogState) -> set[int]:

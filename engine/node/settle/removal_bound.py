@@ -150,8 +150,8 @@ class RemovalBound:
         return state.settled if await self._recognise(cluster, lane, state) else None
 
     async def _recognise(self, cluster: str, lane: Lane, claim: _Claim) -> bool:
-        """Whether another cluster's claim is about this very stream."""
-        if claim.created != lane.created or claim.high > lane.high:
+        """Whether another cluster's claim is about this very stream, and made since its subscription was reset."""
+        if claim.created != lane.created or claim.high > lane.high or claim.reset < self.view.reset_of(cluster):
             return False
         generation = lane.generation
         in_generation, up_to = self._recognised.get((lane, cluster), (-1, 0))

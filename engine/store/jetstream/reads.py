@@ -13,7 +13,7 @@ from evenlane.engine.core.ports import BusyRecord, Disconnected, Lost, Refused, 
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, await_call, has_message, read_stored
-from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo
+from evenlane.engine.store.jetstream.api.values import MessageAnswer, StreamInfo, format_time
 from evenlane.engine.store.jetstream.client.replies import ApiError, Reply
 from evenlane.engine.store.jetstream.scan import Scan, head_of, sequence_of, subject_and_sequence
 
@@ -87,6 +87,14 @@ class Reads:
             raise Lost(str(error)) from error
         found = answer.message
         return Stored(found.seq, found.at, found.subject, found.hdrs, found.data)
+
+    async def find_since(self, lane: LaneId, at: int) -> int:
+        """See `Store.find_since`."""
+        stream = names.stream(self._cluster, lane)
+        # (in this order: a message that arrives in between is found by the second request)
+        info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
+        found = await self.message(stream, {"start_time": format_time(at), "next_by_subj": ">"})
+        return found.sequence if found is not None else info.state.last_seq + 1
 
     # ---- subjects
 

@@ -239,6 +239,9 @@ class JetStreamStore:
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
         return await self._reads.get(lane, sequences)
 
+    async def find_since(self, lane: LaneId, at: int) -> int:
+        return await self._reads.find_since(lane, at)
+
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         return await self._reads.scan(lane, subject, start, limit)
 

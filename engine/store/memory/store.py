@@ -138,6 +138,14 @@ class MemoryStore:
     async def get(self, lane: LaneId, sequences: Sequence[int]) -> list[Stored | None]:
         return await self._read(lambda: [self.lane(lane).messages.get(sequence) for sequence in sequences])
 
+    async def find_since(self, lane: LaneId, at: int) -> int:
+        def read() -> int:
+            stream = self.lane(lane)
+            later = (sequence for sequence, each in stream.messages.items() if each.at >= at)
+            return next(later, stream.last + 1)
+
+        return await self._read(read)
+
     async def scan(self, lane: LaneId, subject: str, start: int, limit: int) -> list[int]:
         return await self._read(lambda: self.lane(lane).sequences(subject, start)[:limit])
 

@@ -76,6 +76,9 @@ class MemoryStream:
         return dict(Counter(each.subject for each in self.messages.values() if each.subject.startswith(prefix)))
 
     def sequences(self, subject: str, start: int = 1) -> list[int]:
+        """Those of a subject, or of all that begin with what is before a final `>`."""
+        if subject.endswith(">"):
+            return [s for s, each in self.messages.items() if s >= start and each.subject.startswith(subject[:-1])]
         return [s for s, message in self.messages.items() if s >= start and message.subject == subject]
 
     def purge(self, below: int) -> None:

@@ -13,6 +13,7 @@ from tests.contract.store.log import LogContract
 from tests.contract.store.outages import OutageContract
 from tests.contract.store.own_streams import OwnStreamContract
 from tests.contract.store.puts import PutContract
+from tests.contract.store.since import SinceContract
 from tests.contract.store.writing import WritingContract
 
 
@@ -29,5 +30,6 @@ class StoreContract(
     BusyContract,
     WritingContract,
     OwnStreamContract,
+    SinceContract,
 ):
     """The whole contract."""

@@ -6,7 +6,7 @@ shape, as for any response that isn't JetStream's: the caller retries.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -23,6 +23,12 @@ def parse_time(text: str) -> int:
     whole, _, rest = text.rstrip("Z").partition(".")
     seconds = datetime.fromisoformat(f"{whole}+00:00").timestamp()
     return int(seconds) * 1_000_000_000 + (int(rest.ljust(9, "0")[:9]) if rest else 0)
+
+
+def format_time(at: int) -> str:
+    """Unix ns as RFC 3339 with nanoseconds."""
+    whole = datetime.fromtimestamp(at // 1_000_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{whole}.{at % 1_000_000_000:09d}Z"
 
 
 class _Config(msgspec.Struct):

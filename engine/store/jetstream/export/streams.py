@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from evenlane.engine.core.export_port import Stream
 from evenlane.engine.core.ports import Disconnected
-from evenlane.engine.store.jetstream.api.values import ConsumerInfo, StreamInfo, StreamPage
+from evenlane.engine.store.jetstream.api.values import ConsumerInfo, StreamInfo, StreamPage, format_time
 from evenlane.engine.store.jetstream.client.replies import ApiError
 
 if TYPE_CHECKING:
@@ -51,16 +50,10 @@ async def sequence_at(connection: Connection, name: str, at: int) -> int:
     Disconnected, TimeoutError.
     """
     config = {
-        "deliver_policy": "by_start_time", "opt_start_time": rfc3339(at), "ack_policy": "none", "mem_storage": True,
+        "deliver_policy": "by_start_time", "opt_start_time": format_time(at), "ack_policy": "none", "mem_storage": True,
         "num_replicas": 1, "inactive_threshold": 5 * _SECOND,
     }  # fmt: skip
     request = {"stream_name": name, "config": config}
     made = await connection.api_as(ConsumerInfo, f"CONSUMER.CREATE.{name}", request, timeout=_ANSWER_S)
     connection.send(f"$JS.API.CONSUMER.DELETE.{name}.{made.name}", b"")
     return made.delivered.stream_seq + 1
-
-
-def rfc3339(at: int) -> str:
-    """RFC 3339 with nanoseconds."""
-    whole = datetime.fromtimestamp(at // _SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    return f"{whole}.{at % _SECOND:09d}Z"
