@@ -273,8 +273,10 @@ class Store(Protocol):
         the new position; raises LogMoved.
         """
 
-    async def purge(self, lane: LaneId, below: int) -> None:
-        """Remove all messages with a sequence below `below`."""
+    async def purge(self, lane: LaneId, below: int, may: Callable[[], bool] = lambda: True) -> None:
+        """Remove all messages with a sequence below `below`. Raises Lost, and removes nothing, unless it `may` right
+        before the request that removes them: others may have preceded it.
+        """
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         """Remove one message; no error if it doesn't exist."""

@@ -156,7 +156,7 @@ class SimStore(MemoryStore):
         subject = names.settled_subject(self._cluster, lane)
         return self._publish(subject, lambda: self._sim.append_log(subject, record, after, checkpoint))
 
-    async def purge(self, lane: LaneId, below: int) -> None:
+    async def purge(self, lane: LaneId, below: int, may: Any = lambda: True) -> None:
         await self._request(lambda: self._sim.purge(self.lane(lane), below), self.lane_line(lane))
 
     async def delete(self, lane: LaneId, sequence: int) -> None:

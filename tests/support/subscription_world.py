@@ -11,6 +11,7 @@ from evenlane.engine.cluster.subscriptions.registry import RegistryRecord, Subsc
 from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
 from evenlane.engine.control.subscriptions.first_records import mark_logs
+from evenlane.engine.control.subscriptions.reset import SubscriptionReset
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.store.memory.server import MemoryServer
 from evenlane.engine.store.memory.store import MemoryStore
@@ -97,6 +98,12 @@ class SubscriptionWorld:
                 life.of(etcd), ENV, name, self.config, Stores(life.of(shared), life.of(own)), limit_s=limit_s
             )
         return SubscriptionCreation(etcd, ENV, name, self.config, Stores(shared, own), limit_s=limit_s)
+
+    def reset(self, name: str = NAME, *, life: Life | None = None, limit_s: float = 0.0) -> SubscriptionReset:
+        etcd, shared, own = self.etcd.peer(), self.shared, self._own.get(name, self.own)
+        life = life or Life(1 << 30)
+        stores = Stores(life.of(shared), life.of(own))
+        return SubscriptionReset(life.of(etcd), ENV, name, self.config, stores, limit_s=limit_s)
 
     def deletion(self, name: str = NAME, *, life: Life | None = None) -> SubscriptionDeletion:
         etcd, own = self.etcd.peer(), self._own.get(name, self.own)

@@ -195,8 +195,8 @@ def reset(
         with ProgressDisplay(f"resetting {name}"):
             removed = run_with_session(settings, work)
     if as_json:
-        kind = "skipped" if counted.is_skip else "gets"
-        print_json({"name": name, "to": to, "messages": counted.messages, "kind": kind, "reset": not dry_run})
+        gets, skips = (0, counted.messages) if counted.is_skip else (counted.messages, 0)
+        print_json({"name": name, "to": to, "reset": not dry_run, "gets": gets, "skips": skips})
     else:
         print(f"{name}: {'would be reset' if dry_run else 'reset'}, and {means}")  # noqa: T201
     _warn_removed(name, removed)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
+from evenlane.engine.base.plural import format_count
 from evenlane.engine.base.project_patterns import matches
 from evenlane.engine.cluster.subscriptions.registry import (
     RegistryView,
@@ -81,14 +82,14 @@ class SubscriptionReset:
 
     async def count(self, start: StartPoint) -> ResetCount:
         """Count the messages that a reset to `start` would mean now. Raises as `check` does; Lost, Refused."""
-        entry, counted = await self.check(), 0
+        entry = await self.check()
+        counted: dict[LaneId, int] = {}
 
         async def count(lane: LaneId) -> None:
-            nonlocal counted
-            counted += await self._count(lane, start, entry.projects)
+            counted[lane] = await self._count(lane, start, entry.projects)
 
         await each_lane(self._partitions, ("lanes",) if start.at is None else ("lanes", "later"), count)
-        return ResetCount(counted, start.at is None)
+        return ResetCount(sum(counted.values()), start.at is None)
 
     async def run(self, start: StartPoint) -> frozenset[int]:
         """Reset the subscription. Returns the partitions of which messages were removed meanwhile that it should get.
@@ -123,17 +124,17 @@ class SubscriptionReset:
         if not found.late:
             return
         late = sorted({*found.late.values()} - {""})
-        who = describe_nodes(late) if late else f"owners of {len(found.late)} partitions"
-        has = "hasn't" if len(late) == 1 else "haven't"
-        effect = (
-            "they begin there as soon as they do"
-            if is_own
-            else "until then no message is removed from the streams"
-        )  # fmt: skip
-        again = hint(f"subscriptions reset {self._name} --to ...", self._env)
+        who = describe_nodes(late) if late else f"the owner of {format_count(len(found.late), 'partition')}"
+        is_one = len(late) < 2
+        effect = "until then no message that it gets again is removed"
+        if is_own:
+            whose, does, has = ("its", "does", "has") if is_one else ("their", "do", "have")
+            they = "it" if is_one else "they"
+            effect = f"{whose} partitions begin there as soon as {they} {does}, or {has} lost them"
         raise EvenlaneError(
-            f"subscription {self._name!r} of environment {self._env!r} is reset, but {who} {has} acknowledged it within"
-            f" {self._limit_s:g} s: {effect}; {again} may be repeated"
+            f"subscription {self._name!r} of environment {self._env!r} is reset, but {who}"
+            f" {'hasn' if is_one else 'haven'}'t acknowledged it within {self._limit_s:g} s: {effect};"
+            f" {hint(f'subscriptions reset {self._name} --to ...', self._env)} may be repeated"
         )
 
     async def _find_starts(self, at: int) -> dict[int, int]:

@@ -174,7 +174,7 @@ class StreamTruncator:
     async def _purge(self, lane: Lane, watermark: int, now: int) -> None:
         lane.removal.last_purge = now
         generation = lane.generation
-        await self._store.purge(lane.id, watermark + 1)
+        await self._store.purge(lane.id, watermark + 1, self._trust.is_held)
         if lane.generation == generation:
             lane.removal.note_purged(watermark)
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from evenlane.engine.core.ports import Refused
+from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.store.jetstream.api.responses import await_call, was_gone
 from evenlane.engine.store.jetstream.api.values import StreamInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenlane.engine.store.jetstream.client.connection import Connection
     from evenlane.engine.store.jetstream.reads import Reads
 
 
-async def purge(connection: Connection, reads: Reads, stream: str, below: int) -> None:
-    """Remove all messages with a sequence below `below`. Raises Lost, Refused."""
+async def purge(connection: Connection, reads: Reads, stream: str, below: int, may: Callable[[], bool]) -> None:
+    """Remove all messages with a sequence below `below`. Raises Lost, also if it may not any more; Refused."""
     if below <= 1:
         return  # the server takes a sequence of 0 for "all"
     bound = await _purge_bound(connection, reads, stream, below)
+    if not may():
+        raise Lost(f"{stream} isn't purged: the lease isn't trusted any more")
     await await_call(connection.api(f"STREAM.PURGE.{stream}", {"seq": bound}, timeout=30))
 
 

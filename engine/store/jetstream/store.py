@@ -292,8 +292,8 @@ class JetStreamStore:
         self._reads.note_replicas(stream, info.replicas)
         return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
 
-    async def purge(self, lane: LaneId, below: int) -> None:
-        await deletion.purge(self._connection, self._reads, names.stream(self._cluster, lane), below)
+    async def purge(self, lane: LaneId, below: int, may: Callable[[], bool] = lambda: True) -> None:
+        await deletion.purge(self._connection, self._reads, names.stream(self._cluster, lane), below, may)
 
     async def delete(self, lane: LaneId, sequence: int) -> None:
         await deletion.delete(self._connection, names.stream(self._cluster, lane), sequence)

@@ -216,7 +216,9 @@ class MemoryStore:
 
         return await self._read(read)
 
-    async def purge(self, lane: LaneId, below: int) -> None:
+    async def purge(self, lane: LaneId, below: int, may: Callable[[], bool] = lambda: True) -> None:
+        if not may():
+            raise Lost("the lane isn't purged: the lease isn't trusted any more")
         await self._read(lambda: self._removable(lane).purge(below))
 
     async def delete(self, lane: LaneId, sequence: int) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from evenlane.engine.base import names
 from evenlane.engine.base.config.settings import load
-from evenlane.engine.cluster.subscriptions.registry import RegistryRecord, Subscription, registry_key
+from evenlane.engine.cluster.subscriptions.registry import RegistryRecord, Subscription, read_view, registry_key
 from evenlane.engine.core.records import settle_record
 from evenlane.ring.coordination.etcd.client import EtcdCoordination
 from evenlane.ring.membership.records import SETTLE_LOG, NodeRecord, encode
@@ -191,6 +191,14 @@ async def owners(etcd, env):
 
 
 WRONG = """
+subscriptions create audit --from tomorrow
+subscriptions create audit --from 2200-01-01T00:00:00Z
+subscriptions reset audit --to 2200-01-01T00:00:00Z
+subscriptions reset audit --to first
+subscriptions reset audit --to first --yes
+subscriptions reset au_dit --to first --yes
+subscriptions reset audit --yes
+subscriptions reset --to first
 subscriptions create au_dit
 subscriptions create audit --projects a.b
 subscriptions get audit
@@ -312,3 +320,72 @@ def test_deletion_that_cant_be_is_not_asked_for(subscriptions, at_terminal):
     assert (1, "") == (code, out)
     assert err.startswith("evenlane: environment ")
     assert err.endswith("has no subscription 'audit': there is only the one without a name\n")
+
+
+def test_subscription_begins_with_messages_of_before(shown, transcript, env, evenlane):
+    """K10: with all that are stored, or with those since a time."""
+    evenlane("topics", "set", "acme", "--qps", "100")
+    for number in range(3):
+        evenlane("put", "acme", "x", "--id", f"order-{number}")
+    shown("create", NAME, "--from", "first")
+    shown("create", "search", "--from", "1h")
+    shown("create", "billing", "--from", "new")
+    for name in (NAME, "search", "billing"):
+        shown("reset", name, "--to", "new", "--dry-run")
+    transcript.check()
+
+
+def test_subscription_is_reset(shown, transcript, env, evenlane):
+    """K10: how many messages it means; a dry run changes nothing, and neither does a count."""
+    evenlane("topics", "set", "acme", "--qps", "100")
+    shown("create", NAME)
+    for number in range(3):
+        evenlane("put", "acme", "x", "--id", f"order-{number}")
+    evenlane("put", "acme", "x", "--id", "later", "--delay", "10m")
+    shown("reset", NAME, "--to", "new", "--dry-run")
+    shown("reset", NAME, "--to", "first", "--dry-run")
+    shown("reset", NAME, "--to", "first", "--yes")
+    shown("reset", NAME, "--to", "2h", "--yes", "--json")
+    shown("reset", NAME, "--to", "new", "--yes", "--json")
+    transcript.check()
+
+
+@pytest.mark.parametrize(("answer", "is_reset"), [("yes", True), ("no", False)])
+def test_reset_asks(subscriptions, at_terminal, by_hand, env, answer, is_reset):
+    """K10: an answer other than yes changes nothing."""
+    subscriptions("create", NAME)
+    at_terminal(answer)
+    code, _, err = subscriptions("reset", NAME, "--to", "first")
+    assert "This resets subscription 'audit' of environment" in err
+    assert "so it gets 0 messages" in err
+
+    async def entry(etcd):
+        return (read_view(await etcd.get(registry_key(env))).subscriptions or {})[NAME]
+
+    assert (is_reset, is_reset) == (not code, bool(by_hand(entry).reset))
+    assert is_reset != err.endswith("evenlane: the answer was not yes: nothing was reset\n")
+
+
+async def test_running_nodes_begin_again(env, servers, evenlane_in_thread):
+    """K10: a node handles again what it has handled; no restart."""
+    settings = load({"env": env, "nats": servers.nats.url, "etcd": servers.etcd.endpoint}).settings
+    own, seen, held = replace(settings, subscription=NAME, node="a1"), [], asyncio.Event()
+
+    async def hold(_message):
+        await held.wait()
+
+    async def note(message):
+        seen.append(message.id)
+
+    await evenlane_in_thread("topics", "set", "acme", "--qps", "100")
+    async with running_engine(replace(settings, node="n1"), hold):
+        assert 0 == (await evenlane_in_thread("subscriptions", "create", NAME))[0]
+        async with running_engine(own, note):
+            ids = [f"order-{number}" for number in range(5)]
+            for each in ids:
+                assert 0 == (await evenlane_in_thread("put", "acme", "x", "--id", each))[0]
+            await until(lambda: sorted(seen) == ids, what="audit to handle all")
+            code, out, err = await evenlane_in_thread("subscriptions", "reset", NAME, "--to", "1h", "--yes")
+            assert (0, "audit: reset, and gets 5 messages\n") == (code, out), err
+            await until(lambda: sorted(seen) == sorted(2 * ids), what="audit to handle all again")
+            held.set()

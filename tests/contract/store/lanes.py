@@ -187,3 +187,14 @@ class LaneContract:
             await world.store.scan(nowhere, subject(world.env), 1, 10)
         with pytest.raises(Lost):
             await world.store.get(nowhere, [1])
+
+    async def test_purge_that_may_not_be_any_more_removes_nothing(self, world):
+        """L, K10: requests that precede the purge take time, in which the lease may end."""
+        await fill(world, 3)
+        asked = []
+        with pytest.raises(Lost, match="isn't purged: the lease isn't trusted any more"):
+            await world.store.purge(LANE, 3, lambda: bool(asked.append(True)))
+        assert [True] == asked
+        assert 1 == (await world.store.state(LANE)).first
+        await world.store.purge(LANE, 3, lambda: True)
+        assert 3 == (await world.store.state(LANE)).first

@@ -168,10 +168,10 @@ class SlowStore(MemoryStore):
         super().__init__(*given)
         self.purging, self.let = asyncio.Event(), asyncio.Event()
 
-    async def purge(self, lane: LaneId, below: int) -> None:
+    async def purge(self, lane: LaneId, below: int, may: Any = lambda: True) -> None:
         self.purging.set()
         await self.let.wait()
-        await super().purge(lane, below)
+        await super().purge(lane, below, may)
 
 
 class SlowWorld(World):
