@@ -105,8 +105,8 @@ _beginning = msgspec.msgpack.Decoder(_Beginning)
 
 
 def encode(record: SettleRecord, version: int = 0) -> bytes:
-    """Encode a record, as one of this `version` if that is given."""
-    version = version or record.version
+    """Encode a record, as one of this `version` if that is given. One that follows a reset has version 2."""
+    version = SHARED_VERSION if record.reset else version or record.version
     if version == VERSION:
         return _encoder.encode((version, *astuple(record)[1:_FIELDS_OF_FIRST_VERSION]))
     runs = record.runs

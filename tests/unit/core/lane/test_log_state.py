@@ -154,3 +154,13 @@ def test_record_without_marks_is_read():
     state = fold([old])
     assert ({}, 0, 3) == (state.marks, state.unreadable, state.number)
     assert [(6, 6)] == list(state.settled.above())
+
+
+def test_records_of_before_a_reset_are_void():
+    """K10: their messages come again; also if the record that follows the reset is no checkpoint."""
+    before = encode(record(version=2, watermark=4, runs=pack_runs([(6, 7)], 4), marks=pack_pairs([(8, 4)], 4)))
+    after = encode(record(version=2, number=2, watermark=2, reset=9))
+    state = fold(
+        [before, after, encode(record(version=2, number=3, watermark=2, runs=pack_runs([(5, 5)], 2), reset=9))]
+    )
+    assert (9, 2, [(5, 5)], {}) == (state.reset, state.settled.watermark, [*state.settled.above()], state.marks)

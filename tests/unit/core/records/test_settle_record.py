@@ -33,6 +33,14 @@ def test_malformed_compression_is_refused(runs):
         decode(msgspec.msgpack.encode(record(version=2, runs=runs)))
 
 
+def test_reset_is_in_records_of_version_2_only():
+    """K10: records of an environment without named subscriptions stay as they are. None loses its reset."""
+    one = record(version=2, reset=1_790_000_000 * 10**9)
+    assert one == decode(encode(one))
+    assert one == decode(encode(one, 1))
+    assert 13 == len(msgspec.msgpack.decode(encode(record())))
+
+
 @pytest.mark.parametrize("raw", [encode(record(version=3)), newer(), newer(9, 1_000, {"runs": [[1, 2]]}, 3.5)])
 def test_record_of_newer_version_is_refused_with_its_number(raw):
     """F4: the error says which release can read it."""

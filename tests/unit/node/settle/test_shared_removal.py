@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.subscriptions.registry import RegistryView
+from evenlane.engine.cluster.subscriptions.registry import RegistryView, Subscription
 from evenlane.engine.core.records import settle_record
 from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.store import MemoryStore
@@ -147,6 +147,24 @@ async def test_log_of_another_stream_settles_nothing() -> None:
             await until(lambda: not node.settler.truncator.tasks.by_lane)
             assert world.waiting() == 5
         await audit.append_log(lane, settle_record.encode(right), position)
+        await world.all_gone()
+
+
+async def test_log_of_before_a_reset_settles_nothing() -> None:
+    """L, K10: the subscription gets these messages again. A record that follows the reset counts."""
+    async with five_handled() as (world, node, audit):
+        lane = names.LaneId("lanes", world.partition_of(0))
+        *_, last = world.server.messages(names.stream("online", lane))
+        fields = (settle_record.SHARED_VERSION, 0, 0, (await world.store.state(lane)).created)
+        record = settle_record.SettleRecord(*fields, last.sequence, last.at, last.sequence, b"", reset=8)
+        node.registry.adopt(RegistryView(8, {"audit": Subscription(state="active", reset=9)}))
+        position = await audit.append_log(lane, settle_record.encode(record), 0)
+        owned = node.partitions[lane.partition].lane
+        looked = owned.removal.last_purge
+        await until(lambda: owned.removal.last_purge > looked, 15, "it to ask again")
+        await until(lambda: not node.settler.truncator.tasks.by_lane)
+        assert world.waiting() == 5
+        await audit.append_log(lane, settle_record.encode(replace(record, reset=9)), position)
         await world.all_gone()
 
 

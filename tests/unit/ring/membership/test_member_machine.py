@@ -128,6 +128,12 @@ class Members(RuleBasedStateMachine):
             node, request = self.late.pop(pick % len(self.late))
             node.carry_out(request)
 
+    @rule(number=nodes)
+    def reopen_all(self, number):
+        """The node's subscription was reset."""
+        node = self.nodes[number]
+        node.do(node.member.reopen(), self.now)
+
     @rule(number=nodes, pick=which)
     def finish_opening(self, number, pick):
         node = self.nodes[number]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.ring.membership.actions import Close, ConfirmGeneration, Drop, Mark
+from evenlane.ring.membership.actions import Acquire, Close, ConfirmGeneration, Drop, Mark, Release
 from evenlane.ring.membership.departures import MOST_GAP_NS, MOST_WAIT_NS
 from evenlane.ring.membership.owner_keys import Owner
 from evenlane.ring.membership.phase import Phase
@@ -127,3 +127,28 @@ class TestDeparting:
         """P5."""
         made = owning_two()
         assert [Close(0, 5), Close(1, 6)] == made.leave(0)
+
+
+class TestReopening:
+    def test_partitions_are_released_and_acquired_again(self):
+        """K10: a reset must reach those that are open, and those that are being opened."""
+        made = owning_two()
+        made.on_plan(8, 2, [0, 1, 2], 0)
+        made.on_acquired(2, 9, 0)
+        assert [Close(0, 5), Close(1, 6), Close(2, 9)] == made.reopen()
+        assert [] == made.owned
+        assert [Release(1, 6)] == made.on_closed(1, 6)
+        assert [Acquire(1, 8)] == made.on_owner_delete(1, 12, 0)
+
+    def test_again_while_they_are_closing(self):
+        """K10: they are taken over once, by an owner that knows of both resets."""
+        made = owning()
+        assert [Close(0, 5)] == made.reopen()
+        assert [] == made.reopen()
+
+    def test_partition_that_leaves_is_released_for_good(self):
+        made = owning_two()
+        made.on_plan(8, 2, [], 0)
+        assert [Close(1, 6)] == made.reopen()
+        made.on_closed(1, 6)
+        assert Acquire(1, 8) not in made.on_released(1, 6, 0)
