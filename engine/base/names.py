@@ -158,6 +158,11 @@ def settled_stream(cluster: str) -> str:
     return f"SETTLED_{cluster}"
 
 
+def probe_stream(env: str) -> str:
+    """Return the stream that is created and deleted to find out whether there is enough storage."""
+    return f"RETAIN_{env}"
+
+
 def find_clusters(env: str, streams: Iterable[str]) -> frozenset[str]:
     """Return the clusters of an environment whose streams of settle logs are among these."""
     logs = (name.removeprefix("SETTLED_") for name in streams if name.startswith("SETTLED_"))

@@ -72,6 +72,14 @@ class LaneState(NamedTuple):
     at: int
 
 
+class StreamSize(NamedTuple):
+    """The messages that a lane's stream has, their bytes, and the sequence of the first one."""
+
+    first: int
+    messages: int
+    bytes: int
+
+
 class SubjectCounts(NamedTuple):
     """The number of messages in a lane, by subject, at the time when its last message had the sequence `last`."""
 
@@ -172,6 +180,9 @@ class Store(Protocol):
     async def find_missing_streams(self) -> list[str]:
         """Which of `names.own_streams` don't exist. Raises Lost."""
 
+    async def has_room(self, size: int) -> bool:
+        """Whether the server could store this many more bytes. Raises Lost, Refused."""
+
     async def delete_own_streams(self) -> None:
         """Delete the streams of a named subscription, `names.own_streams`, as far as they exist. Raises Refused."""
 
@@ -189,6 +200,9 @@ class Store(Protocol):
         """The in-flight record of each process that has written one: the last body put to each `busy.<env>.*`."""
 
     async def state(self, lane: LaneId) -> LaneState: ...
+
+    async def size(self, lane: LaneId) -> StreamSize:
+        """The size of a lane's stream, as its leader reports it."""
 
     async def counts(self, lane: LaneId) -> dict[str, int]:
         """The number of messages in the lane, by subject."""

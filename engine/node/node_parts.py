@@ -125,7 +125,7 @@ class NodeParts(NodeEvents, ABC):
         self._unreadable = unreadable or UnreadableRecords(Troubles())
         self.signal, self.dirty, self.trusted = WorkSignal(), DirtyLanes(), LeaseTrust()
         self.clock = StoreClock(store, self.times)
-        self.bound = RemovalBound(store, cluster)
+        self.bound = RemovalBound(store, cluster, cluster_config.partitions)
         self._owned_numbers: set[int] = set()  # of partitions: written by `owned`, read by the quota shares
         self._failure_log = FailureLog(
             error_texts=error_texts, on_dead=tracer.on_dead_letter if tracer is not None else None

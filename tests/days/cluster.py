@@ -20,6 +20,7 @@ from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.subscriptions.creation import Stores, SubscriptionCreation
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
 from evenlane.engine.control.subscriptions.reset import SubscriptionReset
+from evenlane.engine.control.subscriptions.retention_change import RetentionChange
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.producer.producer import Producer
 from evenlane.engine.runtime.engine import Engine
@@ -37,6 +38,7 @@ from tests.support.until import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from evenlane.engine.cluster.subscriptions.registry import Retain
     from evenlane.engine.control.subscriptions.start_point import StartPoint
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.core.ports import Stored
@@ -221,6 +223,11 @@ class VirtualCluster:
         """Create a subscription, as the command does."""
         stores = await self._stores(subscription)
         await SubscriptionCreation(self._client, self.env, subscription, await self._config(), stores).run((), start)
+
+    async def retain(self, retain: Retain | None) -> None:
+        """Set how long settled messages are kept, as the command does."""
+        change = RetentionChange(self._client, self.env, await self._config(), await self.store())
+        await (change.end() if retain is None else change.begin(retain))
 
     async def resetting(self, subscription: str) -> SubscriptionReset:
         """What the command that resets a subscription uses."""

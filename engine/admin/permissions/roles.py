@@ -130,7 +130,8 @@ def _add_subscriptions(role: Role, kind: RoleName, env: str, subscriptions: Sequ
     clusters = [names.cluster_name(env, names.check_subscription(each)) for each in dict.fromkeys(subscriptions)]
     logs = [f"settled.{cluster}.*.*" for cluster in (env, *clusters)]
     own = [subject for cluster in clusters for subject in (f"again.{cluster}.>", *_asks(cluster))]
-    deletions = _api(*(f"STREAM.DELETE.{stream}" for cluster in clusters for stream in names.own_streams(cluster)))
+    deleted = [names.probe_stream(env), *(stream for cluster in clusters for stream in names.own_streams(cluster))]
+    deletions = _api(*(f"STREAM.DELETE.{stream}" for stream in deleted))
     return replace(
         role,
         publish=(*role.publish, *logs, *own, *deletions),

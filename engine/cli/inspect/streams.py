@@ -1,4 +1,6 @@
-"""Command `evenlane streams`: shows on how many servers the streams are, and changes that."""
+"""Command `evenlane streams`: shows on how many servers the streams are and how long they keep settled messages, and
+changes that.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,30 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evenlane.engine.base.durations import format_duration, parse_duration
 from evenlane.engine.base.plural import format_count
+from evenlane.engine.base.sizes import format_size, parse_size
 from evenlane.engine.cli.options import CommonOptions, Json, common, number
 from evenlane.engine.cli.output import new_app, print_json, print_table
 
 if TYPE_CHECKING:
+    from evenlane.engine.cli.subscriptions.session import Session
+    from evenlane.engine.cluster.subscriptions.registry import Retain
     from evenlane.engine.core.replication_port import StreamReplicas
 
 _MOST = 5
 _MOST_NAMED = 10
+_OFF = "off"
+_SHORTEST_S, _LONGEST_S = 1.0, 365 * 86_400.0
+_MOST_BYTES, _DEFAULT_BYTES = 1 << 53, 10 << 30
+_SECOND = 1_000_000_000
 
-app = new_app("""Show the streams of an environment, and on how many NATS servers they are stored.
+app = new_app("""Show the streams of an environment, on how many NATS servers they are, and what they keep.
 
     Example:
       evenlane streams list
       evenlane streams migrate --replicas 3
+      evenlane streams retain 24h
     """)
 
 
@@ -29,6 +40,23 @@ def _replicas(text: str) -> int:
     found = number(text)
     if not 1 <= found <= _MOST:
         raise typer.BadParameter(f"{text!r} is not a number from 1 to {_MOST}: NATS allows no other")
+    return found
+
+
+def _age(text: str) -> float | None:
+    """Seconds; None: off."""
+    if text == _OFF:
+        return None
+    seconds = parse_duration(text)
+    if not _SHORTEST_S <= seconds <= _LONGEST_S:
+        raise typer.BadParameter(f"{text!r} is not between 1s and 365d")
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    found = parse_size(text)
+    if found is None or not 0 < found <= _MOST_BYTES:
+        raise typer.BadParameter(f"{text!r} is not a size above 0: write 500MiB or 20GiB")
     return found
 
 
@@ -115,3 +143,75 @@ def migrate(
 
     changed = run_loop(work())
     typer.echo(f"changed {format_count(changed, 'stream')}: all have {format_count(replicas, 'replica')}")
+
+
+@app.command()
+@common
+def retain(
+    given: CommonOptions,
+    *,
+    age: Annotated[
+        str | None, typer.Argument(metavar="DURATION|off", show_default=False, help="How long, such as 24h; or `off`.")
+    ] = None,
+    most_bytes: Annotated[
+        int | None,
+        typer.Option(
+            "--bytes",
+            parser=_bytes,
+            metavar="SIZE",
+            show_default="10GiB",
+            help="The most bytes that all streams may have.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Keep settled messages for a while, so that a subscription can get them again; without DURATION, show how long.
+
+    A message is kept for DURATION since it was stored, a delayed one since it was settled, but for all that a
+    subscription still needs. While the streams have more than SIZE bytes, the oldest ones go earlier: each stream of a
+    partition has the same share. The default is 10GiB.
+
+    Example:
+      evenlane streams retain 24h --bytes 20GiB
+      evenlane streams retain
+      evenlane streams retain off
+    """
+    from evenlane.engine.cli.progress import ProgressDisplay
+    from evenlane.engine.cli.subscriptions.session import run_with_session
+    from evenlane.engine.cluster.subscriptions.registry import Retain
+    from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
+    from evenlane.engine.control.subscriptions.retention_change import RetentionChange
+
+    seconds = None if age is None else _age(age)
+
+    async def show(session: Session) -> Retain | None:
+        return await RegistryEditor(session.etcd, session.env).read_retain()
+
+    async def change(session: Session) -> Retain | None:
+        store = await session.open_store("")
+        changing = RetentionChange(session.etcd, session.env, session.cluster_config, store)
+        if seconds is None:
+            await changing.end()
+        else:
+            await changing.begin(Retain(age=round(seconds * _SECOND), most_bytes=most_bytes or _DEFAULT_BYTES))
+        return await show(session)
+
+    settings = given.load_shared().settings
+    if age is None:
+        found: Retain | None = run_with_session(settings, show)
+    else:
+        with ProgressDisplay(f"retain {age}"):
+            found = run_with_session(settings, change)
+    _print_retain(settings.env, found, as_json=as_json)
+
+
+def _print_retain(env: str, found: Retain | None, *, as_json: bool) -> None:
+    seconds = None if found is None else found.age / _SECOND
+    if as_json:
+        print_json({"env": env, "retain_s": seconds, "bytes": None if found is None else found.most_bytes})
+    elif found is None or seconds is None:
+        typer.echo("settled messages are removed at once")
+    else:
+        size = format_size(found.most_bytes)
+        most = f"{size} bytes" if size.isdigit() else size
+        typer.echo(f"settled messages are kept for {format_duration(seconds)}, while the streams have at most {most}")

@@ -1,7 +1,8 @@
 """The registry: one key with all named subscriptions of an environment, `/evenlane/<env>/subscriptions`. Pure.
 
-The key doesn't exist as long as there is none. All changes compare its mod-revision, so a *view* of the registry is
-that revision. docs/adr/0045-subscriptions.md says why nothing may be removed by a view that is too old.
+The key doesn't exist as long as there is none, and no settled messages are kept. All changes compare its mod-revision,
+so a *view* of the registry is that revision. docs/adr/0045-subscriptions.md says why nothing may be removed by a view
+that is too old.
 """
 
 from __future__ import annotations
@@ -60,10 +61,20 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
         return SubscriptionFilter(self.due_from, tuple(self.projects), self.reset)
 
 
+class Retain(msgspec.Struct, frozen=True, kw_only=True):
+    """How long messages are kept after all subscriptions have settled them (ns), and the most bytes that the streams of
+    an environment may have for that.
+    """
+
+    age: Annotated[int, msgspec.Meta(gt=0)]
+    most_bytes: Annotated[int, msgspec.Meta(gt=0)]
+
+
 class RegistryRecord(Record, frozen=True, kw_only=True):
-    """The value of the key; subscriptions by name."""
+    """The value of the key: subscriptions by name, and whether settled messages are kept."""
 
     subscriptions: dict[str, Subscription] = msgspec.field(default_factory=dict)
+    retain: Retain | None = None
 
 
 class RegistryView(NamedTuple):
@@ -75,6 +86,7 @@ class RegistryView(NamedTuple):
 
     revision: int = 0
     subscriptions: Mapping[str, Subscription] | None = {}
+    retain: Retain | None = None
 
     @property
     def exists(self) -> bool:
@@ -118,7 +130,7 @@ def read_view(item: KeyValue | None) -> RegistryView:
         found = {names.check_subscription(name): each for name, each in record.subscriptions.items()}
     except InvalidName as error:
         raise RecordError(f"{item.key} is not valid: {error}") from error
-    return RegistryView(item.mod_revision, found)
+    return RegistryView(item.mod_revision, found, record.retain)
 
 
 def check_active(view: RegistryView, env: str, name: str) -> Subscription:

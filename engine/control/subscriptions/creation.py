@@ -14,22 +14,25 @@ docs/adr/0045-subscriptions.md gives the reasons.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import SHARED_KINDS, LaneId
-from evenlane.engine.base.plural import format_count
 from evenlane.engine.cluster.subscriptions import registry
 from evenlane.engine.cluster.subscriptions.registry import Subscription
+from evenlane.engine.control.subscriptions.acknowledgement import (
+    Acknowledgement,
+    NotAcknowledged,
+    OlderReleaseFound,
+    older_release,
+)
 from evenlane.engine.control.subscriptions.deletion import SubscriptionDeletion
-from evenlane.engine.control.subscriptions.first_records import begin_logs, find_removed, find_unmarked, mark_logs
-from evenlane.engine.control.subscriptions.living_nodes import describe_nodes, find_older, name_some
+from evenlane.engine.control.subscriptions.first_records import begin_logs, find_removed
+from evenlane.engine.control.subscriptions.living_nodes import find_older
 from evenlane.engine.control.subscriptions.project_patterns import check_patterns
 from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
-from evenlane.engine.control.subscriptions.remover_watch import RemoverWatch
 from evenlane.engine.control.subscriptions.start_point import NEW
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import EvenlaneError, hint
@@ -39,7 +42,6 @@ if TYPE_CHECKING:
 
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.subscriptions.registry_editor import Known
-    from evenlane.engine.control.subscriptions.remover_watch import RemoverState
     from evenlane.engine.control.subscriptions.start_point import StartPoint
     from evenlane.engine.core.ports import Store
     from evenlane.ring.coordination.ports import Coordination
@@ -72,7 +74,7 @@ class SubscriptionCreation:
         self._config, self._stores, self._limit_s = cluster_config, stores, limit_s
         self._cluster = names.cluster_name(env, name)
         self._editor = RegistryEditor(coordination, env)
-        self._removers = RemoverWatch(coordination, env, cluster_config.partitions)
+        self._acknowledgement = Acknowledgement(coordination, env, cluster_config.partitions, stores.shared, limit_s)
         self._deletion = SubscriptionDeletion(coordination, env, name, stores.own)
 
     async def run(self, projects: Sequence[str] = (), start: StartPoint | None = None) -> frozenset[int]:
@@ -111,14 +113,14 @@ class SubscriptionCreation:
         await self._stores.own.create_own_streams()
         began = began and not has_logs  # otherwise etcd has lost it, and there is more to lose than this creation
         since, shared, own = entry.since, self._stores.shared, self._stores.own
-        marked = await self._keep_removers(revision, since, frozenset(), began=began)
+        marked = await self._wait(revision, since, frozenset(), began=began)
         try:
             await begin_logs(shared, own, partitions, entry.start, lost=is_active and not has_logs)
         except (Lost, Refused):
             _, known = await self._editor.read()
             self._activated(known, since)  # the streams are gone if somebody has deleted it meanwhile
             raise
-        await self._keep_removers(revision, since, marked, began=began)
+        await self._wait(revision, since, marked, began=began)
         await self._editor.change(lambda known: self._activated(known, since))
         return await find_removed(shared, own, partitions) if entry.start is not None else frozenset()
 
@@ -182,39 +184,24 @@ class SubscriptionCreation:
 
     # ---- those who remove
 
-    async def _keep_removers(self, revision: int, since: int, marked: frozenset[int], *, began: bool) -> frozenset[int]:
-        """Wait until nobody removes messages by a registry before `revision`, and nobody can begin to: each settle log
-        says that there are subscriptions. Its owner writes that; the logs of partitions without an owner are marked.
-        `marked` are those of before, and the result those of now.
-
-        An older node may have come after the owner keys were read, so all is looked at again after each mark. An owner
-        may end before it has written anything, so that the logs themselves are read at last.
-        """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._limit_s
-        while True:
-            found = await self._removers.wait(revision, self._limit_s)
-            if found.older:
-                await self._give_up(since, found.older, began=began)
-            if found.late:
-                raise self._not_ready(found)
-            if missing := found.unowned - marked:
-                marked |= missing - await mark_logs(self._stores.shared, missing)
-                continue
-            partitions = range(self._config.partitions)
-            unmarked = await find_unmarked(self._stores.shared, names.cluster_name(self._env), partitions)
-            if not unmarked:
-                return marked
-            if loop.time() >= end:
-                raise self._not_ready(found._replace(late=dict.fromkeys(unmarked, "")))
-            marked -= unmarked
-            await asyncio.sleep(_POLL_S)
+    async def _wait(self, revision: int, since: int, marked: frozenset[int], *, began: bool) -> frozenset[int]:
+        """See `Acknowledgement.wait`. If it is in vain because of older nodes, take back what this call has begun."""
+        try:
+            return await self._acknowledgement.wait(revision, marked)
+        except OlderReleaseFound as error:
+            await self._give_up(since, error.nodes, began=began)
+        except NotAcknowledged as error:
+            raise EvenlaneError(
+                f"subscription {self._name!r} of environment {self._env!r} isn't created yet: {error.who} acknowledged"
+                f" it within {self._limit_s:g} s; until then no message is removed from the streams, and"
+                f" {hint(f'subscriptions create {self._name}', self._env)} resumes the creation"
+            ) from None
 
     async def _find_older(self, known: Known) -> list[str]:
         clusters = [names.cluster_name(self._env, each) for each in ("", *sorted(known))]
         return await find_older(self._coordination, clusters)
 
-    async def _give_up(self, since: int, older: Sequence[str], *, began: bool) -> None:
+    async def _give_up(self, since: int, older: Sequence[str], *, began: bool) -> NoReturn:
         """Take back what this call has begun, and raise EvenlaneError."""
         if began:
             await self._deletion.take_back(since)
@@ -222,24 +209,8 @@ class SubscriptionCreation:
         goes_on = hint(f"subscriptions create {self._name}", self._env)
         raise EvenlaneError(f"{self._older_release(older)}; then {goes_on} resumes the creation")
 
-    def _older_release(self, older: Sequence[str]) -> EvenlaneError:
-        runs = "runs an older release" if len(older) == 1 else "run older releases"
-        return EvenlaneError(
-            f"{describe_nodes(older)} of environment {self._env!r} {runs}, which would remove messages that a"
-            " subscription still needs: update all nodes first"
-        )
-
-    def _not_ready(self, found: RemoverState) -> EvenlaneError:
-        late = sorted({*found.late.values()} - {""})
-        of = sorted(partition for partition, node in found.late.items() if not node)
-        owners = f"the owner of {format_count(len(of), 'partition')} ({name_some(of)})"
-        who = " and ".join([*([describe_nodes(late)] if late else []), *([owners] if of else [])])
-        has = "hasn't" if len(late) + bool(of) == 1 else "haven't"
-        return EvenlaneError(
-            f"subscription {self._name!r} of environment {self._env!r} isn't created yet: {who} {has} acknowledged it"
-            f" within {self._limit_s:g} s; until then no message is removed from the streams, and"
-            f" {hint(f'subscriptions create {self._name}', self._env)} resumes the creation"
-        )
+    def _older_release(self, nodes: Sequence[str]) -> EvenlaneError:
+        return older_release(self._env, nodes, "remove messages that a subscription still needs")
 
 
 def _is_active(found: Subscription | None) -> bool:

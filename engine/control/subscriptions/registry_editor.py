@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from evenlane.engine.cluster.subscriptions.registry import (
     RegistryRecord,
     RegistryView,
+    Retain,
     Subscription,
     read_view,
     registry_key,
@@ -35,19 +36,41 @@ class RegistryEditor:
         view = await self._view()
         return view.revision, view.subscriptions or {}
 
+    async def read_retain(self) -> Retain | None:
+        """Return how long settled messages are kept."""
+        return (await self._view()).retain
+
+    async def change_retain(self, retain: Retain | None) -> int:
+        """Set how long settled messages are kept. Returns the revision from which on the registry says so."""
+        return await self._change(
+            lambda view: None if view.retain == retain else RegistryRecord(
+                subscriptions={**(view.subscriptions or {})}, retain=retain
+            )
+        )  # fmt: skip
+
     async def change(self, edit: Callable[[Known], Known | None]) -> int:
         """Write what `edit` makes of the present subscriptions; None: leave them. `edit` may be called again, as others
-        may change the registry at the same time, and may raise. The key goes with the last subscription.
+        may change the registry at the same time, and may raise.
 
         Returns the revision from which on the registry is as `edit` wants it.
         """
+
+        def change(view: RegistryView) -> RegistryRecord | None:
+            changed = edit(view.subscriptions or {})
+            return None if changed is None else RegistryRecord(subscriptions={**changed}, retain=view.retain)
+
+        return await self._change(change)
+
+    async def _change(self, edit: Callable[[RegistryView], RegistryRecord | None]) -> int:
+        """The key goes once there is nothing to say in it."""
         for _ in range(_TRIES):
             view = await self._view()
-            changed = edit(view.subscriptions or {})
+            changed = edit(view)
             if changed is None:
                 return view.revision
             key = registry_key(self._env)
-            put = PutKey(key, encode(RegistryRecord(subscriptions=dict(changed)))) if changed else DeleteKey(key)
+            is_empty = not changed.subscriptions and changed.retain is None
+            put = DeleteKey(key) if is_empty else PutKey(key, encode(changed))
             result = await self._coordination.txn([view.compare(self._env)], [put])
             if result.succeeded:
                 return result.revision

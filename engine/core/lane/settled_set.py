@@ -37,6 +37,11 @@ class SettledSet:
         chunk = self._chunks.get(sequence >> _BITS)
         return chunk is not None and chunk[sequence & _MASK] == 1
 
+    def copy(self) -> "SettledSet":
+        copied = SettledSet(self.watermark)
+        copied._chunks = {n: chunk if chunk is _FULL else bytearray(chunk) for n, chunk in self._chunks.items()}
+        return copied
+
     def add(self, sequence: int) -> None:
         self.add_run(sequence, sequence)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from evenlane.engine.core.lane.retention import SettledHistory
 from evenlane.engine.core.lane.settled_set import SettledSet, common_runs, runs
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ class Truncation:
         """The sequence up to which everything is durably settled and may be purged."""
         return self._settled.watermark
 
+    def find_aged(self, now: int, age: int) -> SettledSet:
+        """The messages that have been settled for `age` ns, and up to an eighth of it more; `now` is monotonic ns. A
+        stream with a watermark knows it by the time of arrival.
+        """
+        raise NotImplementedError
+
     @property
     def is_behind(self) -> bool:
         """Whether the stream may hold messages that a removal takes away."""
@@ -55,9 +62,9 @@ class Truncation:
         self.purged = watermark
         self._removed.add_run(1, watermark)
 
-    def note_erased(self, sequences: list[int]) -> None:
+    def note_erased(self, sequences: Sequence[int]) -> None:
         """Note messages that were deleted singly, in rising order: checkpoints needn't name them any more."""
-        self._removed.add_sorted(sequences)
+        self._removed.add_sorted(list(sequences))
 
     def list_unerased(self, unsynced: list[int]) -> list[tuple[int, int]]:
         """The runs that a checkpoint must repeat: all settled messages above the watermark, `unsynced` included, that
@@ -82,7 +89,7 @@ class DelayTruncation(Truncation):
 
     def __init__(self, settled: SettledSet) -> None:
         super().__init__(settled)
-        self._stored = SettledSet(-1)
+        self._stored, self._history = SettledSet(-1), SettledHistory()
 
     def take_over(self, first: int) -> None:
         for start, last in chain([(1, self._settled.watermark)], self._settled.above()):
@@ -93,13 +100,16 @@ class DelayTruncation(Truncation):
     def durable_watermark(self) -> int:
         return 0
 
+    def find_aged(self, now: int, age: int) -> SettledSet:
+        return self._history.find_aged(self._stored, now, age)
+
     def note_settled(self, sequences: list[int]) -> None:
         self._stored.add_sorted(sequences)
 
     def note_missing(self, first: int, last: int) -> None:
         """The feeds skip messages that the stream holds."""
 
-    def note_erased(self, sequences: list[int]) -> None:
+    def note_erased(self, sequences: Sequence[int]) -> None:
         for sequence in sequences:
             self._stored.discard(sequence)
             self._settled.discard(sequence)

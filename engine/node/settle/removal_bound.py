@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.engine.core.lane.log_state import LogState, fold
+from evenlane.engine.core.lane.retention import Retention
 from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.core.records import settle_record
 
@@ -33,8 +34,8 @@ class RemovalBound:
       generation. A record with a higher message may be about the stream as it was before: it was under way meanwhile.
     """
 
-    def __init__(self, store: Store, cluster: str) -> None:
-        self._store, self._cluster = store, cluster
+    def __init__(self, store: Store, cluster: str, partitions: int) -> None:
+        self._store, self._cluster, self._partitions = store, cluster, partitions
         self.view = RegistryView()
         self._unlisted: frozenset[str] = frozenset()
         self._recognised: dict[tuple[Lane, str], tuple[int, int]] = {}
@@ -79,9 +80,16 @@ class RemovalBound:
         return settle_record.SHARED_VERSION if self.view.exists or self._unlisted else settle_record.VERSION
 
     @property
+    def retention(self) -> Retention | None:
+        """How long settled messages are kept. Each stream of each partition may have the same share of the bytes."""
+        if (retain := self.view.retain) is None:
+            return None
+        return Retention(retain.age, max(1, retain.most_bytes // (len(names.SHARED_KINDS) * self._partitions)))
+
+    @property
     def is_shared(self) -> bool:
-        """Whether other subscriptions need the messages, too, or might."""
-        return self.others != ()
+        """Whether other subscriptions need the messages, too, or might; or settled ones are kept."""
+        return self.others != () or self.view.retain is not None
 
     @property
     def is_publisher(self) -> bool:

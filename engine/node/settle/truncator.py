@@ -1,7 +1,6 @@
 """Removes settled messages from their streams: purges up to the watermark, and deletes what stays pinned above it.
 
-While other subscriptions need the messages, too, a shared stream is purged up to the lowest of all watermarks. What all
-subscriptions have settled above a pinned one is deleted, as their settle logs say.
+What may go of a stream that other subscriptions read, too, is planned in shared_removal.py.
 """
 
 from __future__ import annotations
@@ -18,9 +17,10 @@ from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.node.settle.lane_tasks import LaneTasks
 from evenlane.engine.node.settle.removal_bound import is_own_stream
+from evenlane.engine.node.settle.shared_removal import SharedRemovalPlanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Sequence
 
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import Store
@@ -39,20 +39,13 @@ _PINNED_FOR_LIMITED = _SECOND
 _DELETES_PER_S_LIMITED = 10_000
 _DELETES_AT_ONCE = 64
 _DELETES_IN_TURN = 4 * _DELETES_AT_ONCE
-_DELETES_PER_READ = 2_000  # each time that the settle logs of others are read; adoption of a registry waits for them
 _PAUSE_S = 0.2
-_LONGEST_WAIT = 10 * _SECOND  # between two looks at what holds a purge up
 
 
 class StreamTruncator:
     """Removes the settled messages of lanes. Each lane is purged at most once per `purge_interval_s`. A watermark that
     doesn't move for `pinned_for` (ns) is pinned: settled messages above it are deleted one by one. `limited`: queues
     have a limit, so both happen sooner. `bound` says what other subscriptions allow.
-
-    Invariants, both of lanes that other subscriptions read, too:
-    - `_stands` has the lanes whose lowest watermark doesn't move, and since when (monotonic ns).
-    - `_waits` has how long (ns) the next removal waits after one that could remove nothing; it doubles each time.
-    - `_read` has where the settle logs ended when all that they allow was deleted.
     """
 
     def __init__(
@@ -74,9 +67,7 @@ class StreamTruncator:
         self.lanes: dict[Lane, int] = {}  # to be looked at; since when (monotonic ns) the watermark is where it is
         self.tasks = LaneTasks(events)
         self._bound = bound
-        self._stands: dict[Lane, int] = {}
-        self._waits: dict[Lane, int] = {}
-        self._read: dict[Lane, list[tuple[int, int]]] = {}
+        self._planner = SharedRemovalPlanner(store, bound, self._purge_interval, self.pinned_for)
         self._limiter = AsyncLimiter(_DELETES_PER_S_LIMITED if limited else _DELETES_PER_S, 1)
 
     def watch(self, lane: Lane, *, moved: bool) -> None:
@@ -87,9 +78,7 @@ class StreamTruncator:
     def discard(self, lane: Lane) -> None:
         """Remove nothing more from this lane."""
         self.lanes.pop(lane, None)
-        self._waits.pop(lane, None)
-        self._stands.pop(lane, None)
-        self._read.pop(lane, None)
+        self._planner.discard(lane)
         self._bound.discard(lane)
         self.tasks.cancel(lane)
 
@@ -132,10 +121,10 @@ class StreamTruncator:
         is_pinned = self._is_pinned(lane, since, now)
         if is_pinned and self._must_probe(lane, since, now):
             return
-        if now - lane.removal.last_purge < self._waits.get(lane, self._purge_interval):
+        if not self._planner.is_due(lane, now):
             return
         if lane.removal.is_behind:
-            self._remove(lane, partial(self._remove_common, lane, now))
+            self._remove(lane, partial(self._remove_shared, lane, now))
         elif is_pinned and not lane.log.unsynced_count:
             del self.lanes[lane]
 
@@ -178,38 +167,18 @@ class StreamTruncator:
         if lane.generation == generation:
             lane.removal.note_purged(watermark)
 
-    async def _remove_common(self, lane: Lane, now: int) -> None:
-        """Remove what all subscriptions have settled."""
-        removal, generation = lane.removal, lane.generation
-        removal.last_purge = now
-        watermark = await self._bound.find_watermark(lane) if removal.durable_watermark > removal.purged else 0
+    async def _remove_shared(self, lane: Lane, now: int) -> None:
+        generation = lane.generation
+        lane.removal.last_purge = now
+        plan = await self._planner.plan(lane, now)
         if not self._is_same(lane, generation) or not self._trust.is_held():
             return
-        if watermark > removal.purged:
-            self._waits.pop(lane, None)
-            self._stands.pop(lane, None)
-            await self._purge(lane, watermark, now)
-        elif not (self._stand(lane, now) and await self._erase_common(lane)):
-            self._waits[lane] = min(_LONGEST_WAIT, 2 * self._waits.get(lane, self._purge_interval))
+        if plan.watermark:
+            await self._purge(lane, plan.watermark, now)
+        elif plan.sequences:
+            await self._erase(lane, plan.sequences)
 
-    def _stand(self, lane: Lane, now: int) -> bool:
-        """Note that the lowest watermark stands; True if it has done so for long."""
-        return self._is_pinned(lane, self._stands.setdefault(lane, now), now)
-
-    async def _erase_common(self, lane: Lane) -> bool:
-        """Delete messages that all subscriptions have settled above the lowest watermark; False if there are none."""
-        ends = await self._bound.find_ends(lane)
-        if ends is None or ends == self._read.get(lane) or (others := await self._bound.find_settled(lane)) is None:
-            return False
-        erasable = lane.removal.choose_erasable(_DELETES_PER_READ, others)
-        if not erasable:
-            self._read[lane] = ends
-            return False
-        self._waits[lane] = self._purge_interval if len(erasable) == _DELETES_PER_READ else self.pinned_for
-        await self._erase(lane, erasable)
-        return True
-
-    async def _erase(self, lane: Lane, sequences: list[int]) -> None:
+    async def _erase(self, lane: Lane, sequences: Sequence[int]) -> None:
         generation = lane.generation
         for start in range(0, len(sequences), _DELETES_AT_ONCE):
             part = sequences[start : start + _DELETES_AT_ONCE]

@@ -9,7 +9,7 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import BusyRecord, Disconnected, Lost, Refused, Stored, SubjectCounts
+from evenlane.engine.core.ports import BusyRecord, Disconnected, Lost, Refused, Stored, StreamSize, SubjectCounts
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, await_call, has_message, read_stored
@@ -95,6 +95,12 @@ class Reads:
         info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         found = await self.message(stream, {"start_time": format_time(at), "next_by_subj": ">"})
         return found.sequence if found is not None else info.state.last_seq + 1
+
+    async def size(self, lane: LaneId) -> StreamSize:
+        """See `Store.size`."""
+        stream = names.stream(self._cluster, lane)
+        state = (await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))).state
+        return StreamSize(state.first_seq, state.messages, state.bytes)
 
     # ---- subjects
 

@@ -30,7 +30,7 @@ from evenlane.engine.store.jetstream.delivery.byte_budget import FeedBudget
 from evenlane.engine.store.jetstream.feed import FeedSource, JetStreamFeed
 from evenlane.engine.store.jetstream.publishing.publisher import Publisher
 from evenlane.engine.store.jetstream.reads import Reads
-from evenlane.engine.store.jetstream.stream_configs import StreamConfigs
+from evenlane.engine.store.jetstream.stream_configs import StreamConfigs, probe_config
 from evenlane.engine.store.jetstream.watchdog import Watchdog
 from evenlane.engine.store.jetstream.writability import Writability
 from evenlane.engine.store.refusals import missing_stream
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.ports import BusyRecord, Head, Stored, SubjectCounts, Unwritable
+    from evenlane.engine.core.ports import BusyRecord, Head, Stored, StreamSize, SubjectCounts, Unwritable
     from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 _OVERHEAD = 1024  # bytes per delivery in addition to headers and body: its subject and its reply subject
@@ -179,6 +179,10 @@ class JetStreamStore:
         listing = await await_call(streams.list_streams(self._connection))
         return [name for name in names.own_streams(self._cluster) if name not in listing.names]
 
+    async def has_room(self, size: int) -> bool:
+        config = probe_config(names.env_of(self._cluster), self._configs.storage, self._configs.replicas, size)
+        return await await_call(streams.can_create(self._connection, config))
+
     async def delete_own_streams(self) -> None:
         for stream in names.own_streams(self._cluster):
             await await_call(streams.remove(self._connection, stream))
@@ -291,6 +295,9 @@ class JetStreamStore:
             info = await await_call(self._connection.api_as(StreamInfo, f"STREAM.INFO.{stream}"))
         self._reads.note_replicas(stream, info.replicas)
         return LaneState(info.created, info.state.first_seq, info.state.last_seq, info.state.at)
+
+    async def size(self, lane: LaneId) -> StreamSize:
+        return await self._reads.size(lane)
 
     async def purge(self, lane: LaneId, below: int, may: Callable[[], bool] = lambda: True) -> None:
         await deletion.purge(self._connection, self._reads, names.stream(self._cluster, lane), below, may)

@@ -92,6 +92,17 @@ def settled_config(cluster: str, storage: str, replicas: int) -> dict[str, Any]:
     }
 
 
+def probe_config(env: str, storage: str, replicas: int, size: int) -> dict[str, Any]:
+    """The config of a stream that is created and deleted to find out whether there are `size` bytes of storage."""
+    return {
+        "name": names.probe_stream(env),
+        "subjects": [f"retain.{env}"],
+        "storage": storage,
+        "num_replicas": replicas,
+        "max_bytes": size,
+    }
+
+
 def busy_config(env: str, storage: str, replicas: int) -> dict[str, Any]:
     """The config of the stream of in-flight records: the last record of each process. Records of dead processes are
     read at once or never.

@@ -25,6 +25,7 @@ _OTHER_CONFIG, _OTHER_SUBJECTS = 10058, 10065  # a stream of this name, or with 
 _NO_FILES = 10049  # the server reports the underlying system error only in its own log
 _AT_ONCE = 16
 _LISTINGS, _LIST_S = 3, 10.0
+_NO_STORAGE = (10002, 10023, 10047)  # of the account, or of the server
 _UNAVAILABLE = 503  # no leader at the moment, for example: worth a retry
 _AGREE_S = 30.0  # the longest time for a cluster's servers to agree on a new stream
 _INFO_S, _PAUSE_S = 1.0, 0.05  # a request's time to be answered, and the pause before the next one
@@ -96,6 +97,20 @@ async def remove(connection: Connection, name: str) -> None:
     except ApiError as error:
         if error.err_code != NO_STREAM:
             raise
+
+
+async def can_create(connection: Connection, config: dict[str, Any]) -> bool:
+    """Whether the server has the storage that a stream's config demands: creates the stream, and deletes it. Raises
+    ApiError, TimeoutError, Disconnected.
+    """
+    try:
+        await _create(connection, config)
+    except ApiError as error:
+        if error.err_code in _NO_STORAGE:
+            return False
+        raise
+    await remove(connection, config["name"])
+    return True
 
 
 async def _create(connection: Connection, config: dict[str, Any]) -> None:

@@ -51,6 +51,15 @@ class LaneContract:
         assert 0 == (await world.store.state(fresh)).last
         assert [1] == await fill(world, 1, fresh)
 
+    async def test_size_is_that_of_the_stored_messages(self, world):
+        assert (0, 0) == (await world.store.size(LANE))[1:]
+        await fill(world, 3)
+        size = await world.second.size(LANE)
+        assert (1, 3) == (size.first, size.messages)
+        await world.store.purge(LANE, 3)
+        assert (3, 1) == (await world.second.size(LANE))[:2]
+        assert 0 < (await world.second.size(LANE)).bytes < size.bytes
+
     async def test_counts_are_by_subject(self, world):
         await fill(world, 3)
         await fill(world, 2, project="other")

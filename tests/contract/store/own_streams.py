@@ -33,6 +33,13 @@ async def audit(world, *, create: bool = True):
 
 
 class OwnStreamContract:
+    async def test_room_for_some_bytes_leaves_no_stream(self, world):
+        """K10: what a retention may need is checked before it begins."""
+        before = await world.store.find_clusters(again=True)
+        assert await world.store.has_room(1_000_000)
+        assert await world.store.has_room(1_000_000)
+        assert before == await world.store.find_clusters(again=True)
+
     async def test_node_never_creates_streams_of_a_subscription(self, world):
         """K10: a stopped node of a deleted subscription doesn't bring its streams back."""
         async with audit(world, create=False) as store:

@@ -11,7 +11,7 @@ from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.lane.settled_set import SettledSet, runs
 from evenlane.engine.core.ports import Head, LaneState, LogMoved
 from evenlane.engine.core.records.settle_record import SettleRecord, encode
-from evenlane.engine.core.wire.varint_runs import pack_marks, pack_runs
+from evenlane.engine.core.wire.varint_runs import pack_pairs, pack_runs
 from evenlane.engine.errors import EvenlaneError
 from evenlane.engine.store.memory import MemoryServer, MemoryStore
 
@@ -27,7 +27,7 @@ def head(sequence):
 def test_record_changes_nothing_but_what_is_settled(before, dropped, drops_the_first):
     """X9, X11: the last owner, its end and its horizon stay as the log says, and so do marks of other messages."""
     dropped |= {11} if drops_the_first else set()
-    runs_before, marks = pack_runs(runs(sorted(before)), 10), pack_marks([(61, 1)], 10)
+    runs_before, marks = pack_runs(runs(sorted(before)), 10), pack_pairs([(61, 1)], 10)
     owner = SettleRecord(2, 7, 3, "today", 60, 1_060, 10, runs_before, marks=marks, horizon=70, clean=False, lease=9)
     log = fold([encode(owner)])
     record = make_drop(log, STATE, [head(each) for each in sorted(dropped)])
