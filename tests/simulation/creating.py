@@ -98,6 +98,7 @@ class Creating:
         for number, at in enumerate(world.script.audit.joins, 1):
             start = world.processes.start
             world.loop.call_later(at, start, f"a{number}", AUDIT, context=world.loop.world.context)
+        world.resetting.schedule()
 
     def _entry(self) -> Subscription | None:
         return (read_view(self._w.etcd.get(registry_key(ENV))).subscriptions or {}).get(_NAME)
@@ -110,4 +111,4 @@ class Creating:
         """The registry in etcd may be another one."""
         promises, entry = self._w.clusters.get(AUDIT), self._entry()
         if entry is not None and isinstance(promises, SubscriptionPromises):
-            promises.since = entry.due_from
+            promises.since, promises.start, promises.reset = entry.due_from, entry.start or 0, entry.reset

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.simulation.audits import Audit, draw_audit
+from tests.simulation.audits import Audit, draw_audit, draw_resets
 from tests.simulation.deaths import life
 from tests.simulation.events import GROUPS, KEYS, PRIORITIES, PROJECTS, Action, PutAt
 from tests.simulation.network import FAR, NEAR, UNSTEADY, Delays
-from tests.support.promises.fault_kinds import GRACEFUL, KINDS, OF_A_NODE, OF_ALL, OF_ETCD_BACK, weights
+from tests.support.promises.fault_kinds import ETCD_BACK, GRACEFUL, KINDS, OF_A_NODE, OF_ALL, OF_ETCD_BACK, weights
 from tests.support.promises.history import Bounds, Rules
 
 _WAYS = ("raise", "raise", "retry", "reject")
@@ -122,8 +122,16 @@ def written(seed: int) -> Script:
         puts=tuple(puts),
         actions=tuple(actions),
         ends=max([put.at for put in puts] + [action.at + action.lasts for action in actions]),
-        audit=draw_audit(seed),
+        audit=_audit(seed, actions),
     )
+
+
+def _audit(seed: int, actions: list[Action]) -> Audit | None:
+    """The subscription. An etcd that goes back may lose a reset that is acknowledged, so there is none then."""
+    audit = draw_audit(seed)
+    if audit is None or any(action.kind in ETCD_BACK for action in actions):
+        return audit
+    return audit._replace(resets=draw_resets(seed))
 
 
 def _rules(chance: Random, poisoned: bool) -> Rules:

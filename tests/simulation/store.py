@@ -157,6 +157,8 @@ class SimStore(MemoryStore):
         return self._publish(subject, lambda: self._sim.append_log(subject, record, after, checkpoint))
 
     async def purge(self, lane: LaneId, below: int, may: Any = lambda: True) -> None:
+        if not may():
+            raise Lost("it may not be purged any more")
         await self._request(lambda: self._sim.purge(self.lane(lane), below), self.lane_line(lane))
 
     async def delete(self, lane: LaneId, sequence: int) -> None:

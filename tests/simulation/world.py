@@ -21,6 +21,7 @@ from tests.simulation.nodes import AUDIT, ENV, SimNode
 from tests.simulation.processes import Processes
 from tests.simulation.promises import Promises
 from tests.simulation.putting import Putting
+from tests.simulation.resetting import Resetting
 from tests.simulation.script import Script, written
 from tests.simulation.store import SimServer
 from tests.simulation.subscription_promises import SubscriptionPromises, Witnesses
@@ -76,6 +77,7 @@ class Simulation:
         self.faults = Faults(self)
         self.processes = Processes(self)
         self.creating = Creating(self)
+        self.resetting = Resetting(self)
         self._broken: Broken | None = None
 
     def _checkers(self, kind: type[Promises], cluster: str) -> Promises:
@@ -216,6 +218,8 @@ class Simulation:
         """Nothing goes wrong any more, so all must become owned, handled and removed."""
         if not await self._until(lambda: self.creating.is_done, bound):
             raise Broken("K10", f"the subscription isn't created {bound} s after the last fault")
+        if not await self._until(lambda: self.resetting.is_done, 2 * bound):
+            raise Broken("K10", f"the subscription isn't reset {2 * bound} s after the last fault")
         for cluster in self.clusters:
             if all(node.leaving for node in self.processes.of(cluster)):
                 self.processes.start(None, cluster)

@@ -1,7 +1,8 @@
 """Makes copies of a message, for a later attempt or for the dead letters. Pure.
 
 A copy has an id of its own, `<project>:<id>:<stream>:<seq>:<attempt>`: under the original's id the server would take it
-for a duplicate and drop it, and the original would then be settled.
+for a duplicate and drop it, and the original would then be settled. If the subscription was reset, the attempt is
+followed by the time of that: `<attempt>.<reset>`.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def _base(message: Message) -> dict[str, str]:
     headers = h.select_carried(h.decode(message.raw_headers))
     if message.key is None:
         headers.pop(h.KEY, None)
-    headers[h.ID] = f"{message.project}:{message.id}:{message.stream}:{message.sequence}:{message.attempt}"
+    reset = message.lane.log.reset  # since then, the same attempt may fail once more
+    attempt = f"{message.attempt}.{reset}" if reset else message.attempt
+    headers[h.ID] = f"{message.project}:{message.id}:{message.stream}:{message.sequence}:{attempt}"
     headers[h.PUT] = str(message.put_ns)
     headers[h.ORIGIN] = f"{message.stream}:{message.sequence}"
     return headers

@@ -88,6 +88,7 @@ class DelayFeed:
     def _take_in(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:
         if self._is_filtered and not self._resolver.takes_delayed(self._lane, headers, at):
             self._lane.note_later(subject, sequence, at)
+            self._lane.held.pop(sequence, None)  # it was started before a reset, and isn't handled again
             if not self._lane.must_keep_out(subject, sequence):
                 self._resolver.pass_over(self._lane, sequence)
             return

@@ -58,6 +58,21 @@ class KeyOrder:
                 item.chain.clear()
                 item.chain, item.place = None, -1
 
+    def begin_again(self, items: Iterable[Item]) -> None:
+        """These messages, all of their lane in put order, come again. Handlers that run still count for rule 3."""
+        begun: set[int] = set()
+        for item in items:
+            chain = item.chain
+            if chain is None or item.place < 0:
+                continue
+            if id(chain) not in begun:
+                begun.add(id(chain))
+                running = chain.runs
+                chain.clear()
+                chain.runs, chain.opened = running, self._now()
+            item.place = len(chain.items)
+            chain.items.append(item)
+
     def copied(self, item: Item) -> None:
         """A copy of the message is stored for a later attempt."""
         if item.chain is not None:
