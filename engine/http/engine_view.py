@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from evenlane.engine.admin.history.client import HistoryClient
-from evenlane.engine.admin.overview.client import OverviewClient
 from evenlane.engine.admin.overview.subscriptions import read_subscriptions
 from evenlane.engine.admin.topics.change import count_waiting
-from evenlane.engine.admin.why.client import WhyClient
 from evenlane.engine.base.aio.single_flight import SingleFlight
 from evenlane.engine.base.clock import now_ns
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
 from evenlane.engine.errors import EvenlaneError, Unreachable
-from evenlane.engine.http.dead_letters import DeadLetterService
 from evenlane.engine.http.live_feed import LiveFeed
 from evenlane.engine.http.liveness import Health, Liveness
 from evenlane.engine.http.puts import PutService
 from evenlane.engine.http.readiness import Probe, Readiness
+from evenlane.engine.http.subscription_clients import SubscriptionClients
 from evenlane.engine.http.topic_states import change_state
 from evenlane.engine.http.topics import TopicService
 from evenlane.engine.producer.producer import Producer
@@ -29,13 +29,14 @@ from evenlane.engine.telemetry.prometheus.exposition import kind_of, page
 from evenlane.engine.telemetry.prometheus.snapshot import snapshot
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from evenlane.engine.admin.dead_letters.by_error import Selection
     from evenlane.engine.admin.history.merge import PastSecond
     from evenlane.engine.control.topics.switch import State
     from evenlane.engine.core.ports import LaneState
     from evenlane.engine.core.request_bus import RequestBus
+    from evenlane.engine.http.dead_letters import DeadLetterService
     from evenlane.engine.telemetry.node_view import NodeView
     from evenlane.engine.telemetry.prometheus.exposition import Page
     from evenlane.ring.coordination.ports import Coordination
@@ -54,11 +55,9 @@ class EngineView:
         self._view, self._coordination = view, coordination
         self._probe = Probe(self._ask_store, coordination.status)
         self._liveness = Liveness(self._is_trusted, self._probe_servers, max(_PATIENCE_S, 6 * view.settings.lease_ttl))
-        self._why_client = WhyClient(coordination, view.settings.cluster, self._line)
+        self._clients = SubscriptionClients(view.settings, coordination, self._line)
         self._asking = asyncio.Semaphore(_AT_ONCE)
-        self._overview_client = OverviewClient(coordination, view.settings.cluster, self._line)
         self._subscriptions = SingleFlight(self._read_subscriptions, fresh_ns=_FRESH_POSITIONS_NS)
-        self._dead_letters = DeadLetterService(view.settings)
         self._pages: dict[str, SingleFlight[Page]] = {}
         self._history_client = HistoryClient(coordination, view.settings.cluster, self._line)
         self.watching = LiveFeed(self._overview, self._history)
@@ -117,29 +116,40 @@ class EngineView:
         return await self._pages[kind].read()
 
     async def why(
-        self, project: str, priority: str | None, within: float | None, *, positions: bool = False
+        self,
+        project: str,
+        priority: str | None,
+        within: float | None,
+        *,
+        positions: bool = False,
+        subscription: str | None = None,
     ) -> dict[str, Any]:
         """Explain waits like `evenlane why`, on the node's own connections. Raises EvenlaneError."""
+        async with self._ask_nodes():
+            client = (await self._clients.of(subscription)).why
+            return await client.why(project, priority, within, positions=positions)
+
+    async def overview(self, subscription: str | None) -> bytes:
+        """Return the overview of a subscription in JSON; of the node's own at most half a second old. Raises
+        EvenlaneError.
+        """
+        clients = await self._clients.of(subscription)
+        if clients is self._clients.own:
+            return await self.watching.now()
+        async with self._ask_nodes():
+            return msgspec.json.encode(await clients.overview.overview())
+
+    @asynccontextmanager
+    async def _ask_nodes(self) -> AsyncIterator[None]:
         if self._asking.locked():
             raise EvenlaneError(f"{_AT_ONCE} requests are already being answered: try again in a second")
         async with self._asking:
             with connections.translate_errors():
-                return await self._why_client.why(project, priority, within, positions=positions)
+                yield
 
-    async def dead_letters(self, project: str, limit: int, error: str | None) -> dict[str, Any]:
-        return await self._dead_letters.list(project, limit, error)
-
-    async def errors(self, project: str) -> dict[str, Any]:
-        return await self._dead_letters.errors(project)
-
-    async def dead_letter(self, project: str, sequence: int) -> dict[str, Any]:
-        return await self._dead_letters.show(project, sequence)
-
-    async def replay(self, project: str, sequence: int | None, selection: Selection, by: str) -> dict[str, Any]:
-        return await self._dead_letters.replay(project, sequence, selection, by)
-
-    async def drop(self, project: str, sequence: int | None, selection: Selection, by: str) -> dict[str, Any]:
-        return await self._dead_letters.drop(project, sequence, selection, by)
+    async def dead_letters(self, subscription: str | None) -> DeadLetterService:
+        """Return the dead letters of a subscription. Raises EvenlaneError."""
+        return (await self._clients.of(subscription)).dead_letters
 
     async def change_state(self, project: str, state: State, by: str) -> dict[str, Any]:
         author = f"the status page of {self._view.id} ({by})"
@@ -148,13 +158,13 @@ class EngineView:
     async def close(self) -> None:
         """End watching, replays and puts; other requests are still answered."""
         await self.watching.close()
-        await self._dead_letters.close()
+        await self._clients.close()
         await self.puts.close()
 
     async def _overview(self) -> dict[str, Any]:
         """Return the overview; with all subscriptions if there are named ones."""
         with connections.translate_errors():
-            overview = await self._overview_client.overview()
+            overview = await self._clients.own.overview.overview()
             if self._view.registry.subscriptions:
                 overview = {**overview, "subscriptions": await self._subscriptions.read()}
         return overview

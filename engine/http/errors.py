@@ -9,6 +9,7 @@ import structlog
 from starlette.exceptions import HTTPException
 
 from evenlane.engine.admin.dead_letters.client import NoSuchDeadLetter
+from evenlane.engine.cluster.subscriptions.registry import NoSuchSubscription
 from evenlane.engine.errors import (
     BacklogFull,
     ConfigError,
@@ -42,6 +43,7 @@ _STATUS: tuple[tuple[type[EvenlaneError], HTTPStatus], ...] = (
     (ConfigError, HTTPStatus.BAD_REQUEST),
     (InvalidSpec, HTTPStatus.BAD_REQUEST),
     (UnknownProject, HTTPStatus.NOT_FOUND),
+    (NoSuchSubscription, HTTPStatus.NOT_FOUND),
     (NoSuchDeadLetter, HTTPStatus.NOT_FOUND),
     (RequestTimeout, HTTPStatus.REQUEST_TIMEOUT),
     (TopicDraining, HTTPStatus.CONFLICT),

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class DeadLetters:
     """Connects to the dead letters: `async with DeadLetters() as letters: await letters.replay("acme")`.
 
-    Omitted arguments come from the settings. `letters` has the methods `oldest`, `get`, `replay`, `drop`, `count`,
-    `keep` and `kept`: see [dead letters](dead-letters.md#from-python). Entering raises Unreachable, ConfigError, and
-    EvenlaneError if there is no such environment.
+    Omitted arguments come from the settings; without a `subscription` there, it is the unnamed one. `letters` has the
+    methods `oldest`, `get`, `replay`, `drop`, `count`, `keep` and `kept`: see
+    [dead letters](dead-letters.md#from-python). Entering raises Unreachable, ConfigError, and EvenlaneError if there is
+    no such environment or subscription.
     """
 
     def __init__(
@@ -31,10 +32,11 @@ class DeadLetters:
         etcd: str | Sequence[str] | None = None,
         env: str | None = None,
         *,
+        subscription: str | None = None,
         settings: Settings | None = None,
     ) -> None:
         log_setup.to_stderr()
-        self._settings = override(settings, {"nats": nats, "etcd": etcd, "env": env})
+        self._settings = override(settings, {"nats": nats, "etcd": etcd, "env": env, "subscription": subscription})
         self._open = AsyncExitStack()
 
     async def __aenter__(self) -> DeadLetterClient:

@@ -50,7 +50,7 @@ async def count_waiting(settings: Settings, project: str) -> int:
     """Count messages that wait or are being handled, in the subscription that has most of them. Raises
     EvenlaneError.
     """
-    shown = await peek(settings, project, None, 0)
+    shown = await peek(replace(settings, subscription=None), project, None, 0)
     found = [shown, *[await peek(replace(settings, subscription=name), project, None, 0) for name in shown["others"]]]
     return max(sum(int(part["waiting"] + part["delayed"]) for part in each["priorities"]) for each in found)
 

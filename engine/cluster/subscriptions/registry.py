@@ -153,7 +153,11 @@ def check_complete(found: Subscription, env: str, name: str) -> Subscription:
     return found
 
 
-def no_such_subscription(name: str, env: str, known: Iterable[str]) -> EvenlaneError:
+class NoSuchSubscription(EvenlaneError):
+    """The environment has no subscription of this name."""
+
+
+def no_such_subscription(name: str, env: str, known: Iterable[str]) -> NoSuchSubscription:
     listed = ", ".join(sorted(known))
     there = f"there are {listed}, and the one without a name" if listed else "there is only the one without a name"
-    return EvenlaneError(f"environment {env!r} has no subscription {name!r}: {there}")
+    return NoSuchSubscription(f"environment {env!r} has no subscription {name!r}: {there}")

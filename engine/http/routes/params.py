@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from evenlane.engine.admin.dead_letters.by_error import ALL, Selection
+from evenlane.engine.base.names import check_subscription
 from evenlane.engine.core.wire.decode_error import UNREADABLE
 from evenlane.engine.errors import ConfigError
 from evenlane.engine.http.dead_letters import MOST_LISTED
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _MOST_BYTES = 4_096
 _LISTED = 50
-_OF_LISTS = {"limit", "error"}
 _LAST = 2**63 - 1
 
 
@@ -46,9 +46,17 @@ def flag(given: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
-def limit(request: Request) -> int:
+def subscription(given: Mapping[str, str]) -> str | None:
+    """Return the subscription that a request names; empty: the unnamed one, None: that of the node. Raises
+    InvalidName.
+    """
+    name = given.get("subscription")
+    return check_subscription(name) if name else name
+
+
+def limit(given: Mapping[str, str]) -> int:
     """Return the number of dead letters to list. Raises ConfigError."""
-    text = parse_params(request, _OF_LISTS).get("limit", str(_LISTED))
+    text = given.get("limit", str(_LISTED))
     if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= MOST_LISTED):
         raise ConfigError(f"limit must be a whole number from 1 to {MOST_LISTED}, not {text[:20]!r}")
     return int(text)
@@ -86,7 +94,6 @@ _CHOICES = '{"seq": SEQ} for one dead letter, {"error": KEY} for those with this
 
 async def chosen(request: Request) -> Chosen:
     """Return the dead letters that the body names. Raises ConfigError."""
-    parse_params(request, ())
     try:
         choice = msgspec.json.decode(await _body(request), type=_Choice)
     except UNREADABLE as error:
@@ -103,9 +110,9 @@ async def chosen(request: Request) -> Chosen:
     return Chosen(None, Selection(None if choice.error is None else _key(choice.error), until))
 
 
-def error_key(request: Request) -> str | None:
+def error_key(given: Mapping[str, str]) -> str | None:
     """Return the key of the error to list, None for all. Raises ConfigError."""
-    key = parse_params(request, _OF_LISTS).get("error")
+    key = given.get("error")
     return None if key is None else _key(key)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from evenlane.engine.http.live_feed import Viewer
-    from evenlane.engine.http.ports import NodeApi
+    from evenlane.engine.http.ports import DeadLetters, NodeApi
 
 _PING_S = 15  # finds closed connections even without new events
 
@@ -37,33 +37,40 @@ class ReadRoutes:
         return self._pages.answer(request.path_params["path"], request)
 
     async def overview(self, request: Request) -> Response:
-        params.parse_params(request, ())
-        return Response(await self._node.watching.now(), media_type="application/json")
+        subscription = params.subscription(params.parse_params(request, {"subscription"}))
+        return Response(await self._node.overview(subscription), media_type="application/json")
 
     async def events(self, request: Request) -> Response:
         params.parse_params(request, ())
         return ViewerStream(self._node.watching.watch())
 
     async def why(self, request: Request) -> Response:
-        given = params.parse_params(request, {"positions", "priority", "within"})
+        given = params.parse_params(request, {"positions", "priority", "subscription", "within"})
         within = given.get("within")
         seconds = None if within is None else parse_duration(within)
         positions = params.flag(given, "positions")
         project, priority = request.path_params["project"], given.get("priority")
-        return JSONResponse(await self._node.why(project, priority, seconds, positions=positions))
+        subscription = params.subscription(given)
+        found = await self._node.why(project, priority, seconds, positions=positions, subscription=subscription)
+        return JSONResponse(found)
 
     async def dead_letters(self, request: Request) -> Response:
-        limit, error = params.limit(request), params.error_key(request)
-        return JSONResponse(await self._node.dead_letters(request.path_params["project"], limit, error))
+        given = params.parse_params(request, {"error", "limit", "subscription"})
+        limit, error = params.limit(given), params.error_key(given)
+        letters = await self._node.dead_letters(params.subscription(given))
+        return JSONResponse(await letters.list(request.path_params["project"], limit, error))
 
     async def errors(self, request: Request) -> Response:
-        params.parse_params(request, ())
-        return JSONResponse(await self._node.errors(request.path_params["project"]))
+        letters = await self._letters(request)
+        return JSONResponse(await letters.errors(request.path_params["project"]))
 
     async def dead_letter(self, request: Request) -> Response:
-        params.parse_params(request, ())
+        letters = await self._letters(request)
         sequence = params.sequence(request.path_params["seq"])
-        return JSONResponse(await self._node.dead_letter(request.path_params["project"], sequence))
+        return JSONResponse(await letters.show(request.path_params["project"], sequence))
+
+    async def _letters(self, request: Request) -> DeadLetters:
+        return await self._node.dead_letters(params.subscription(params.parse_params(request, {"subscription"})))
 
 
 class ViewerStream(EventSourceResponse):

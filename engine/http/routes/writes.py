@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from starlette.responses import JSONResponse, Response
 
@@ -11,8 +11,6 @@ from evenlane.engine.http.routes import params
 from evenlane.engine.http.server.actor import actor_of, note_details
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
 
     from evenlane.engine.control.topics.switch import State
@@ -27,11 +25,11 @@ class WriteRoutes:
 
     async def replay(self, request: Request) -> Response:
         """Replay dead letters. Answers 202 if the replay continues in the background."""
-        return await self._act(request, self._node.replay, "replayed")
+        return await self._act(request, "replayed")
 
     async def drop(self, request: Request) -> Response:
         """Drop dead letters. Answers 202 if that continues in the background."""
-        return await self._act(request, self._node.drop, "dropped")
+        return await self._act(request, "dropped")
 
     async def pause(self, request: Request) -> Response:
         return await self._change_state(request, "paused")
@@ -39,9 +37,12 @@ class WriteRoutes:
     async def resume(self, request: Request) -> Response:
         return await self._change_state(request, "active")
 
-    async def _act(self, request: Request, act: Callable[..., Awaitable[dict[str, Any]]], done: str) -> Response:
+    async def _act(self, request: Request, done: Literal["replayed", "dropped"]) -> Response:
+        subscription = params.subscription(params.parse_params(request, {"subscription"}))
         chosen = await params.chosen(request)
-        note_details(request, **chosen.fields())
+        note_details(request, **chosen.fields(), **({} if subscription is None else {"subscription": subscription}))
+        letters = await self._node.dead_letters(subscription)
+        act = letters.replay if done == "replayed" else letters.drop
         project, actor = request.path_params["project"], actor_of(request)
         outcome = await act(project, chosen.sequence, chosen.selection, str(actor))
         note_details(request, **({"running": True} if outcome["running"] else {"count": outcome[done]}))

@@ -45,12 +45,13 @@ class FakeNode:
         self.asked = []
         self.changed = []
         self.authors = []  # of changes
+        self.subscriptions = []  # of reads and changes, as far as these may name one
         self.shown = OVERVIEW
         self.looked = self.remembered = 0
         self.past = []  # PastSecond each
         self.whys, self.dead, self.bodies, self.ends = {}, {}, {}, {}
         self.running = False
-        self.watching = LiveFeed(self.overview, self.history, **tuning)
+        self.watching = LiveFeed(self._look, self.history, **tuning)
         self.puts = PutService(Producer, "n")
         self.topics = TopicService(MemoryCoordination(), "online", "http@n", self.count_waiting)
 
@@ -64,12 +65,17 @@ class FakeNode:
     async def metrics(self, accept):
         return Page(f"# {accept}\n".encode(), "text/plain; version=0.0.4; charset=utf-8")
 
-    async def why(self, project, priority, within, *, positions):
+    async def why(self, project, priority, within, *, positions, subscription):
         self._fail()
+        self.subscriptions.append(subscription)
         self.asked.append((project, priority, within, *(["positions"] if positions else [])))
         return self.whys.get(project, {"project": project})
 
-    async def overview(self):
+    async def overview(self, subscription):
+        self.subscriptions.append(subscription)
+        return await self.watching.now()
+
+    async def _look(self):
         self.looked += 1
         self._fail()
         return self.shown
@@ -79,7 +85,11 @@ class FakeNode:
         self._fail()
         return self.past
 
-    async def dead_letters(self, project, limit, error):
+    async def dead_letters(self, subscription):
+        self.subscriptions.append(subscription)
+        return self
+
+    async def list(self, project, limit, error):
         self._fail()
         self.asked.append((project, limit))
         dead_letters = [each for each in self.dead.get(project, []) if error in (None, key_of(each))]
@@ -105,7 +115,7 @@ class FakeNode:
             "drop": None, "last_replay": self.ends.get(project), "last_drop": None,
         }  # fmt: skip
 
-    async def dead_letter(self, project, sequence):
+    async def show(self, project, sequence):
         self._fail()
         self.asked.append((project, sequence))
         [dead_letter] = [each for each in self.dead[project] if each["seq"] == sequence]

@@ -30,6 +30,15 @@ async def test_health_readiness_metrics_and_why():
         assert asked == node.asked
 
 
+@pytest.mark.parametrize(("query", "expected"), [("", None), ("?subscription=audit", "audit"), ("?subscription=", "")])
+async def test_request_may_name_a_subscription(query, expected):
+    """K10: none means that of the node, and an empty one the subscription without a name."""
+    async with served() as (get, node):
+        for path in ("/api/why/acme", "/api/overview", "/api/dead/acme", "/api/dead/acme/errors"):
+            assert 200 == (await get(f"{path}{query}"))[0]
+        assert [expected] * 4 == node.subscriptions
+
+
 async def test_unready_node_gives_the_reason():
     async with served() as (get, node):
         node.not_ready = "NATS did not answer within 2 s"
@@ -78,7 +87,7 @@ async def test_defect_is_answered_without_a_traceback():
         ("/api/why/a/b", "GET", 404, "there is nothing at /api/why/a/b"),
         ("/healthz", "POST", 405, "/healthz does not support POST: use GET"),
         ("/api/topics/acme/pause", "GET", 405, "/api/topics/acme/pause does not support GET: use POST"),
-        ("/api/overview?n=1", "GET", 400, "there is no parameter 'n' here"),
+        ("/api/overview?n=1", "GET", 400, "there is no parameter 'n': the parameters are subscription"),
         ("/api/dead/acme?limit=0", "GET", 400, "limit must be a whole number from 1 to 1000, not '0'"),
         ("/api/dead/acme?limit=1001", "GET", 400, "limit must be a whole number from 1 to 1000, not '1001'"),
         ("/api/dead/acme?limit=x", "GET", 400, "limit must be a whole number from 1 to 1000, not 'x'"),
@@ -92,7 +101,7 @@ async def test_defect_is_answered_without_a_traceback():
             "/api/why/acme?prio=high",
             "GET",
             400,
-            "there is no parameter 'prio': the parameters are positions, priority, within",
+            "there is no parameter 'prio': the parameters are positions, priority, subscription, within",
         ),
         ("/api/why/acme?priority=a&priority=b", "GET", 400, "priority is given twice"),
     ],

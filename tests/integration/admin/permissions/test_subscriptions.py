@@ -48,10 +48,10 @@ async def test_operator_of_a_subscription_does_its_whole_job(shared):
         assert [None, SUBSCRIPTION] == await run(shared, "founder", create)
         founder = shared.settings("founder")
         async with Producer(settings=shared.settings("producer")) as producer:
-            for each in ("one", "two", "three"):
+            for each in ("audited-1", "audited-2", "audited-3"):
                 await producer.put("acme", b"x", id=each)
         own = replace(founder, subscription=SUBSCRIPTION)
-        assert 2 == (await cancel(founder, "acme", "one"))["messages"]
+        assert 2 == (await cancel(founder, "acme", "audited-1"))["messages"]
         assert [2, 2] == [await count_waiting(each, "acme") for each in (founder, own)]
         assert 2 == (await purge(own, "acme", None))["by_command"]
         async with node(shared, handler([]), "auditor"):
