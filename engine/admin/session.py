@@ -11,7 +11,6 @@ from evenlane.engine.cluster.subscriptions.registry import check_complete
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
-from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.errors import InvalidName, UnknownProject
 from evenlane.quota.topics.topic import TopicError, decode_accepted
 
@@ -102,7 +101,7 @@ async def read_subscriber(etcd: Coordination, env: str, name: str | None) -> Sub
     if name is None:
         return UNNAMED
     found = check_complete(await SubscriptionClient(etcd, env).check(name), env, name)
-    return Subscriber(is_named=True, chosen=SubscriptionFilter(found.due_from, tuple(found.projects)))
+    return Subscriber(is_named=True, chosen=found.filter)
 
 
 async def read_accepted(etcd: Coordination, env: str, project: str) -> Accepted | None:

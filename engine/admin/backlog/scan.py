@@ -8,6 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from evenlane.engine.base.names import LaneId
+from evenlane.engine.control.subscriptions.lane_start import find_start
 from evenlane.engine.core.lane.handoff_state import StreamIdentity
 from evenlane.engine.core.lane.settled_set import SettledSet
 from evenlane.engine.core.queue.subscriber import UNNAMED
@@ -75,11 +76,15 @@ async def list_all_subjects(
 
 
 async def read_lane_view(store: Store, lane: LaneId, subscriber: Subscriber = UNNAMED) -> LaneView:
-    """Return the lane's view. `settled` is empty unless the settle log belongs to the present stream. Raises Lost,
+    """Return the lane's view. `settled` is empty unless the settle log belongs to the present stream. If the
+    subscription was reset, and no owner of the lane has followed yet, it has what comes before the start. Raises Lost,
     Refused, ConfigError.
     """
     log = (await read_settle_log(store, lane)).state
     state = await store.state(lane)
+    if subscriber.must_restart(lane, log):
+        start = 1 if lane.kind == "later" else await find_start(store, lane, state, subscriber.chosen.since)
+        return LaneView(lane, state, SettledSet(start - 1), subscriber)
     high_at = None
     if state.first <= log.high <= state.last and log.high:
         found = (await store.get(lane, [log.high]))[0]

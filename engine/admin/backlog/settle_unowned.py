@@ -8,6 +8,7 @@ messages in flight.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evenlane.engine.admin.backlog.scan import iter_waiting, views
@@ -63,6 +64,8 @@ async def settle(store: Store, view: LaneView, heads: Sequence[Head]) -> None:
     where = f"{view.id.kind} {view.id.partition}"
     if state.created != view.state.created or state.last < view.state.last:
         raise EvenlaneError(f"the stream of {where} was replaced meanwhile")
+    if view.subscriber.must_restart(view.id, log):
+        log = replace(log, created=state.created, settled=view.settled, reset=view.subscriber.chosen.reset)
     if log.created and log.created != state.created:
         raise EvenlaneError(f"the settle log of {where} belongs to an earlier stream: start a node")
     await store.append_log(view.id, encode(make_drop(log, state, heads)), position)
@@ -79,5 +82,5 @@ def make_drop(log: LogState, state: LaneState, heads: Sequence[Head]) -> SettleR
     return SettleRecord(
         SHARED_VERSION, log.epoch, log.number, log.created, high, high_at, watermark,
         pack_runs(runs([head.sequence for head in heads]), watermark), horizon=log.horizon, clean=log.clean,
-        lease=log.lease,
+        lease=log.lease, reset=log.reset,
     )  # fmt: skip

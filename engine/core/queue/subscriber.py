@@ -9,6 +9,7 @@ from evenlane.engine.core.queue.subscription_filter import ALL_MESSAGES, Subscri
 
 if TYPE_CHECKING:
     from evenlane.engine.base.names import Kind, LaneId
+    from evenlane.engine.core.lane.log_state import LogState
     from evenlane.engine.core.ports import Head
 
 
@@ -26,12 +27,20 @@ class Subscriber(NamedTuple):
         return LANE_KINDS if self.is_named else SHARED_KINDS
 
     def takes(self, lane: LaneId, head: Head) -> bool:
-        """Whether the message is for the subscription. All messages of its own stream are."""
-        if not self.is_named or lane.kind == "again":
+        """Whether the message is for the subscription."""
+        if not self.is_named:
             return True
+        if lane.kind == "again":
+            return self.chosen.takes_retry(head.at)
         if lane.kind == "later":
             return self.chosen.takes_delayed(head.headers, head.at)
         return not is_of_another(head.headers)
+
+    def must_restart(self, lane: LaneId, log: LogState) -> bool:
+        """Whether the log says nothing of what is settled since the subscription was reset. Its own stream of retries
+        isn't read again.
+        """
+        return lane.kind != "again" and log.reset < self.chosen.reset
 
 
 UNNAMED = Subscriber()

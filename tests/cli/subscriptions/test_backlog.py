@@ -146,6 +146,35 @@ def test_retries_of_the_unnamed_one_are_no_backlog_of_others(audited, backlogs, 
     assert {"": (1, 1), "audit": (2, 0), "billing": (1, 0)} == backlogs()
 
 
+async def test_subscription_that_was_reset_shows_and_drops_what_it_gets_again(audited, evenlane_in_thread):
+    """K10: no node has followed the reset yet, so its settle logs still say that all is settled."""
+
+    async def totals():
+        _, out, _ = await evenlane_in_thread("subscriptions", "get", "audit", "--json")
+        return tuple(json.loads(out)[each] for each in ("waiting", "delayed"))
+
+    for number in range(3):
+        await evenlane_in_thread("put", "acme", "x", "--id", f"order-{number}", "--key", "a")
+    own = load({"node": "audit-1", "subscription": "audit"}).settings
+    seen = []
+
+    async def note(message):
+        seen.append(message.id)
+
+    async with running_engine(own, note):
+        await until(lambda: len(seen) == 3, 60)
+    assert (0, 0) == await totals()
+    code, _, error = await evenlane_in_thread("subscriptions", "reset", "audit", "--to", "first", "--yes")
+    assert code == 0, error
+    assert (3, 0) == await totals()
+    assert 0 == (await evenlane_in_thread("backlog", "cancel", "acme", "order-1", *OWN))[0]
+    assert (2, 0) == await totals()
+    async with running_engine(own, note):
+        await until(lambda: len(seen) == 5, 60)
+    assert ["order-0", "order-2"] == sorted(seen[3:])
+    assert (0, 0) == await totals()
+
+
 @pytest.mark.parametrize("name", ["peek", "purge", "cancel"])
 def test_wrong_use_is_one_sentence(audited, transcript, name):
     """K10: the sentence lists the subscriptions that are there."""

@@ -28,7 +28,9 @@ def test_record_changes_nothing_but_what_is_settled(before, dropped, drops_the_f
     """X9, X11: the last owner, its end and its horizon stay as the log says, and so do marks of other messages."""
     dropped |= {11} if drops_the_first else set()
     runs_before, marks = pack_runs(runs(sorted(before)), 10), pack_pairs([(61, 1)], 10)
-    owner = SettleRecord(2, 7, 3, "today", 60, 1_060, 10, runs_before, marks=marks, horizon=70, clean=False, lease=9)
+    owner = SettleRecord(
+        2, 7, 3, "today", 60, 1_060, 10, runs_before, marks=marks, horizon=70, clean=False, lease=9, reset=4
+    )
     log = fold([encode(owner)])
     record = make_drop(log, STATE, [head(each) for each in sorted(dropped)])
     after = fold([encode(owner), encode(record)])
@@ -37,6 +39,7 @@ def test_record_changes_nothing_but_what_is_settled(before, dropped, drops_the_f
     assert [*expected.above()] == [*after.settled.above()]
     assert expected.watermark == after.settled.watermark
     assert (7, 3, 9, 70, False) == (after.epoch, after.number, after.lease, after.horizon, after.clean)
+    assert 4 == after.reset
     assert ({} if 61 in dropped else log.marks) == after.marks
 
 
