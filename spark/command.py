@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenlane.engine.cli.options import CommonOptions, Json, common, past
+from evenlane.engine.cli.options import CommonOptions, Json, common_of_subscription, past
 from evenlane.engine.cli.output import print_json
 from evenlane.engine.errors import ConfigError, EvenlaneError
 
@@ -61,7 +61,7 @@ _Runbooks = Annotated[
 ]
 
 
-@common
+@common_of_subscription
 def report(
     given: CommonOptions,
     *,
@@ -87,6 +87,7 @@ def report(
     Example:
       evenlane report --out report
       evenlane report --out report --window 1d --archive /var/lib/evenlane/meter
+      evenlane report --out audit-report --subscription audit
       evenlane topics apply report/quotas.json --dry-run
     """
     settings = given.load_shared().settings
@@ -108,7 +109,7 @@ def report(
         formats=[each.strip() for each in formats.split(",")],
         archive=archive, since=_moment(since), until=_moment(until), targets=_targets(targets),
         links=ReportLinks(_address("--page", page), _address("--runbooks", runbooks)),
-        cache=None if no_cache else default_root(),
+        cache=None if no_cache else default_root(), subscription=settings.subscription,
     )  # fmt: skip
     check(wanted)
     ask(wanted)
@@ -162,6 +163,8 @@ def _source(settings: Settings) -> dict[str, str]:
     """Return options of the data source."""
     more = {key: getattr(settings, key) for key in _OF_NATS}
     named = {key: str(value) for key, value in more.items() if value is not None}
+    if settings.subscription is not None:
+        named["subscription"] = settings.subscription
     return {"nats": ",".join(settings.nats_servers), "env": settings.env, **named}
 
 

@@ -35,9 +35,11 @@ WAITS = ArrayType(struct(bucket=_int, count=_long))
 """
 
 METER = struct(
-    # location: the message's sequence in METER_<env>, and its arrival; its problem, if it can't be decoded: all columns
-    # below except `node` and `version` are then null
+    # location: the message's sequence in its stream, and its arrival; its problem, if it can't be decoded: all columns
+    # below except `subscription` and `node` are then null
     sequence=_long, stored=_time, version=_int, problem=_string,
+    # that of the node; empty: the one without a name
+    subscription=_string,
     # the record: when it was made, by the node's clock, and the time it covers; `number` counts the records of a `run`
     # from 1, `after` is the last earlier one that the store had acknowledged. A record without reports is one row in
     # which all further columns are null

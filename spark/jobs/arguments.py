@@ -30,6 +30,9 @@ class Arguments:
         self.parser.add_argument("--nats", metavar="URL[,URL]", help="NATS servers")
         self.parser.add_argument("--env", metavar="NAME", help="environment, such as online")
         self.parser.add_argument(
+            "--subscription", metavar="NAME", help="subscription, such as audit; the one without a name if left out"
+        )
+        self.parser.add_argument(
             "--option", action="append", default=[], metavar="NAME=VALUE", type=_pair,
             help="any other option of the data source, such as nats_creds_file=/run/secrets/nats.creds",
         )  # fmt: skip
@@ -50,7 +53,9 @@ class Arguments:
     def parse(self, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, str]]:
         """Return the parsed arguments, and the options of the data source."""
         given = self.parser.parse_args(arguments)
-        named = {name: getattr(given, name) for name in ("nats", "env") if getattr(given, name) is not None}
+        named = {
+            name: getattr(given, name) for name in ("nats", "env", "subscription") if getattr(given, name) is not None
+        }
         return given, named | dict(given.option)
 
 

@@ -12,7 +12,7 @@ from evenlane.engine.errors import EvenlaneError
 from evenlane.spark.failures import explained
 from evenlane.spark.out import place
 from evenlane.spark.reports.grains import Grains
-from evenlane.spark.source.archive import ENVIRONMENT, check_environment
+from evenlane.spark.source.archive import ENVIRONMENT, check_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,11 +53,11 @@ class Folder:
         with place.lock(folder, f"another process is writing to {folder}: only one can at a time"):
             yield
 
-    def refuse_other(self, env: str) -> None:
-        """Raise ConfigError if the folder belongs to another environment."""
+    def refuse_other(self, cluster: str) -> None:
+        """Raise ConfigError if the folder belongs to another environment or subscription."""
         whose = self.read(ENVIRONMENT)
         if whose is not None:
-            check_environment(self.path.removeprefix("file:"), whose, env)
+            check_cluster(self.path.removeprefix("file:"), whose, cluster)
 
     def path_of(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -163,7 +163,7 @@ def _make(
         rated = quality(counted, timeline, sum_uncounted(found), span, period.since, end)
         about = ReportProperties(
             wanted.env, period.now, wanted.window, timedelta(seconds=span.window_s), wanted.targets,
-            KnownTopics(wanted.topics, wanted.paused_by, wanted.deleted), wanted.links,
+            KnownTopics(wanted.topics, wanted.paused_by, wanted.deleted), wanted.links, wanted.subscription,
         )  # fmt: skip
         content = document(DocumentInput(found, noisy, rated), about)
         content["quotas"] = _quotas(found, content["to"])
@@ -215,7 +215,7 @@ def _sizes(records: Records) -> str:
 def _write(folder: Path, wanted: ReportRequest, content: Mapping[str, Any]) -> list[str]:
     if "json" in wanted.formats:
         _json(folder / "report.json", content)
-        if wanted.topics is not None:
+        if wanted.topics is not None and wanted.subscription is None:  # a quota is for all subscriptions
             _json(folder / "quotas.json", apply_form(content["quotas"], wanted.topics))
     if "html" in wanted.formats:
         (folder / "report.html").write_text(page(content), encoding="utf-8")
@@ -249,7 +249,7 @@ def main(arguments: Sequence[str]) -> None:
         given.out, settings.env, None if given.archive_only else source, given.window,
         [each.strip() for each in given.format.split(",")], given.archive, given.since, given.until,
         topics=None if given.topics is None else read_topics(given.topics),
-        cache=None if given.no_cache else default_root(),
+        cache=None if given.no_cache else default_root(), subscription=settings.subscription,
     )  # fmt: skip
     check(wanted)
     ask(wanted)

@@ -23,7 +23,8 @@ class ReportRequest(NamedTuple):
     """Parameters of a report. `source` are options of the data source that locate NATS; None: only the archive is read.
     `topics` are the present topics by project, in the format of `evenlane topics apply`; None: unknown. `paused_by`
     says who paused topics, by project; `deleted` has the states of deleted topics that messages keep. `cache` is the
-    folder of the record cache; None: it isn't used.
+    folder of the record cache; None: it isn't used. `subscription` is the one that `source` names; None: the unnamed
+    one.
     """
 
     out: Path
@@ -40,6 +41,7 @@ class ReportRequest(NamedTuple):
     deleted: Mapping[str, str] = MappingProxyType({})
     links: ReportLinks = ReportLinks()
     cache: Path | None = None
+    subscription: str | None = None
 
 
 class Period(NamedTuple):

@@ -57,18 +57,19 @@ def run(
     """Run a streaming job. `write` is called with rows of METER and the batch's name, and writes to `folder`, which
     also has the checkpoint. After a kill, an incomplete batch is repeated with the same rows and name. `every` is an
     interval such as `60 seconds`; without it, the job ends when all present records are read. `announce` is called for
-    each batch. Raises ConfigError if the folder belongs to another environment, Busy if another process writes to it.
+    each batch. Raises ConfigError if the folder belongs to another environment or subscription, Busy if another process
+    writes to it.
     """
-    env = parse(source).settings.env
+    cluster = parse(source).settings.cluster
 
     def each(frame: DataFrame, number: int) -> None:
         query, began = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"), time.monotonic()
-        folder.write(ENVIRONMENT, env)
+        folder.write(ENVIRONMENT, cluster)
         write(frame, f"{query}-{number:08}")
         announce(f"batch {number}: {time.monotonic() - began:.0f} s")
 
     with explained(), folder.lock():
-        folder.refuse_other(env)
+        folder.refuse_other(cluster)
         rows = spark.readStream.format("evenlane").options(**source, what="meter").load()
         writer = rows.writeStream.foreachBatch(each).option("checkpointLocation", folder.path_of(_CHECKPOINT))
         writer = writer.trigger(processingTime=every) if every else writer.trigger(availableNow=True)

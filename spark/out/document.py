@@ -49,7 +49,7 @@ class ReportLinks(NamedTuple):
 
 class ReportProperties(NamedTuple):
     """Properties of a report. `window` is the requested name, such as `1h`; `length` is its duration; `topics` are
-    those that etcd has.
+    those that etcd has; `subscription` is None for the unnamed one.
     """
 
     env: str
@@ -59,6 +59,7 @@ class ReportProperties(NamedTuple):
     targets: Targets
     topics: KnownTopics = UNKNOWN_TOPICS
     links: ReportLinks = ReportLinks()
+    subscription: str | None = None
 
 
 def document(made: DocumentInput, about: ReportProperties, most_points: int = MOST_POINTS) -> Row:
@@ -67,7 +68,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
     """
     windows = _windows(made.tenants, about)
     content: Row = {
-        "made_at": plain(about.made_at), "env": about.env, "window": about.window,
+        "made_at": plain(about.made_at), "env": about.env, "subscription": about.subscription, "window": about.window,
         "window_s": about.length.total_seconds(), "from": None, "to": None,
         "attention": [], "tenants": [], "windows": {"ends": [], "of": {}, "left_out": 0}, "noisy": [], "quality": [],
         "links": {"page": about.links.page.rstrip("/"), "runbooks": about.links.runbooks},

@@ -39,7 +39,7 @@ def page(document: Mapping[str, Any]) -> str:
     script = _read_bundle()
     parts = {
         "POLICY": _policy([plots, script], style),
-        "TITLE": escape(f"Evenlane: {document['env']}, {document['to'] or 'no data'}"),
+        "TITLE": escape(f"Evenlane: {_whose(document)}, {document['to'] or 'no data'}"),
         "STYLE": style,
         "PLOTS": plots,
         "SCRIPT": script,
@@ -50,6 +50,11 @@ def page(document: Mapping[str, Any]) -> str:
         lambda found: parts[found[0][1:-1]],
         _text(("evenlane.spark", "out/page/page.html")),
     )
+
+
+def _whose(document: Mapping[str, Any]) -> str:
+    name = document["subscription"]
+    return document["env"] if name is None else f"{document['env']}, subscription {name}"
 
 
 def _read_bundle() -> str:

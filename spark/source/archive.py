@@ -1,8 +1,8 @@
 """Reads archived meter records: Parquet by day and hour of their event time (spark/jobs/archive.py).
 
-`_environment` in the same folder names the records' environment. `_progress.json` names the last batch and says whether
-all of its files are in their hours. Until they are, none of them counts, so that a reader sees all of a batch or
-nothing.
+`_environment` in the same folder names the records' environment, or cluster if they are of a named subscription.
+`_progress.json` names the last batch and says whether all of its files are in their hours. Until they are, none of them
+counts, so that a reader sees all of a batch or nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from evenlane.engine.base import names
 from evenlane.engine.errors import ConfigError, EvenlaneError
 from evenlane.spark.schemas import METER
 from evenlane.spark.source.columns import arrow_schema
@@ -52,22 +53,31 @@ def files(folder: str, span: TimeRange) -> list[str]:
     ]
 
 
-def refuse_other(folder: str, env: str) -> None:
-    """Raise EvenlaneError if the records belong to another environment: a report covers only one."""
+def refuse_other(folder: str, cluster: str) -> None:
+    """Raise EvenlaneError if the records belong to another environment or subscription: a report covers only one."""
     system, root = _system(folder)
     try:
         with system.open_input_file(f"{root}/{ENVIRONMENT}") as opened:
-            check_environment(folder, opened.read().decode(), env)
+            check_cluster(folder, opened.read().decode(), cluster)
     except FileNotFoundError:
         return
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise EvenlaneError(f"{root}/{ENVIRONMENT} can't be read: {error}") from error
 
 
-def check_environment(folder: str, whose: str, env: str) -> None:
-    """Raise ConfigError for another environment."""
-    if whose != env:
-        raise ConfigError(f"{folder} holds records of the environment {whose}, not {env}: name another folder")
+def check_cluster(folder: str, whose: str, cluster: str) -> None:
+    """Raise ConfigError for another environment or subscription."""
+    if names.env_of(whose) != (env := names.env_of(cluster)):
+        there = names.env_of(whose)
+        raise ConfigError(f"{folder} holds records of the environment {there}, not {env}: name another folder")
+    if whose != cluster:
+        there, wanted = map(_describe, (whose, cluster))
+        raise ConfigError(f"{folder} holds records of {there}, not of {wanted}: name another folder")
+
+
+def _describe(cluster: str) -> str:
+    name = names.subscription_of(cluster)
+    return f"subscription {name!r}" if name else "the subscription without a name"
 
 
 def progress(batch: str, *, whole: bool) -> str:
@@ -129,10 +139,15 @@ def batches(path: str, span: TimeRange) -> Iterator[pa.RecordBatch]:
 def _as_today(found: pa.RecordBatch) -> pa.RecordBatch:
     there = set(found.schema.names)
     columns = [
-        pc.cast(found.column(field.name), field.type) if field.name in there else pa.nulls(len(found), field.type)
+        pc.cast(found.column(field.name), field.type) if field.name in there else _fill(field, len(found))
         for field in _SCHEMA
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_SCHEMA)
+
+
+def _fill(field: pa.Field, rows: int) -> pa.Array:
+    """A column that an older release didn't write; it knew only the subscription without a name."""
+    return pa.repeat("", rows) if field.name == "subscription" else pa.nulls(rows, field.type)
 
 
 def _within(found: pa.RecordBatch, span: TimeRange) -> pa.RecordBatch:

@@ -65,8 +65,9 @@ class EvenlaneReader(DataSourceReader):
         if options.archive is not None:
             files = archive.files(options.archive, narrow.span)
             planned += file_tasks(files, options.partitions)
+            if options.live or options.settings.subscription is not None:
+                archive.refuse_other(options.archive, options.settings.cluster)
             if options.live:
-                archive.refuse_other(options.archive, options.settings.env)
                 narrow = archive.filter_after(files, narrow)
         if options.live:
             with StreamReader(options.settings) as server:

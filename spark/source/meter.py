@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenlane.engine.base.names import subscription_of
 from evenlane.engine.core.records.meter_record import (
     COUNTERS,
     LANE_COLUMNS,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from evenlane.engine.core.ports import Stored
-    from evenlane.engine.core.records.meter_record import MeterRecord
+from evenlane.engine.core.records.meter_record import MeterRecord
 
 ROWS = 65_536
 """Approximate number of rows per batch."""
@@ -143,7 +144,7 @@ class _Gathered:
 
 
 _RECORD = (
-    "sequence", "stored", "version", "node", "run", "number", "after", "at", "span_s", "slots",
+    "sequence", "stored", "version", "subscription", "node", "run", "number", "after", "at", "span_s", "slots",
     # first rows of its lanes, topics and priorities, and the end of its rows
     "lane_start", "topic_start", "band_start", "end",
 )  # fmt: skip
@@ -152,8 +153,8 @@ _RECORD = (
 def _values(stored: Stored, record: MeterRecord) -> tuple[Any, ...]:
     """Return the first fields of _RECORD."""
     return (
-        stored.sequence, stored.at // 1_000, version_of(stored.body), record.node, record.run, record.number,
-        record.after, record.at // 1_000, record.span / 1e9, record.slots,
+        stored.sequence, stored.at // 1_000, version_of(stored.body), _subscription(stored), record.node,
+        record.run, record.number, record.after, record.at // 1_000, record.span / 1e9, record.slots,
     )  # fmt: skip
 
 
@@ -173,9 +174,14 @@ def _bare(stored: Stored, record: MeterRecord) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _subscription(stored: Stored) -> str:
+    """Return the subscription that the node works for, by the subject of its record; empty: the unnamed one."""
+    return subscription_of(stored.subject.split(".")[1])
+
+
 def _unreadable(stored: Stored, problem: str) -> dict[str, Any]:
     return {
         "sequence": stored.sequence, "stored": stored.at // 1_000, "version": version_of(stored.body),
-        "node": ".".join(stored.subject.split(".")[2:]),
+        "subscription": _subscription(stored), "node": ".".join(stored.subject.split(".")[2:]),
         "problem": problem,
     }  # fmt: skip

@@ -60,11 +60,14 @@ def parse(given: Mapping[str, str], default_partitions: int = 4) -> Options:
     what = options.get("what", "meter")
     if what not in WHAT:
         raise ConfigError(f"option what: {what!r} is none of {', '.join(WHAT)}")
+    settings = connect({name: options[name] for name in ACCESS if name in options})
+    if what == "lanes" and settings.subscription is not None:
+        raise ConfigError("option subscription: what=lanes has what waits for the subscription without a name")
     archive = options.get("archive") or None
     if archive is not None and what != "meter":
         raise ConfigError(f"option archive: only records of what=meter are archived, not {what}")
     return Options(
-        settings=connect({name: options[name] for name in ACCESS if name in options}),
+        settings=settings,
         what=what,
         span=_span(options),
         partitions=_whole(options, "partitions", default_partitions, _MOST_PARTITIONS),

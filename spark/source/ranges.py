@@ -21,13 +21,15 @@ _STREAM_OF = {"meter": names.meter_stream, "dead": names.dead_stream}
 
 def present(server: StreamReader, options: Options) -> list[Stream]:
     """Return the streams to read. Raises EvenlaneError if there is none, unless the options allow that."""
-    env = options.settings.env
+    env, subscription = options.settings.env, options.settings.subscription
+    if subscription is not None:
+        server.check_subscription(env, subscription)
     if options.what == "lanes":
         every = [each for kind in ("lanes", "later") for each in server.streams(f"{kind}.{env}.>")]
         found = [each for each in every if lane_of(each.name, env) is not None]
         wanted = f"LANES_{env}_<partition>"
     else:
-        wanted = _STREAM_OF[options.what](env)
+        wanted = _STREAM_OF[options.what](options.settings.cluster)
         stream = server.stream(wanted)
         found = [] if stream is None else [stream]
     if not found and not options.missing_ok:
@@ -71,11 +73,12 @@ def _subjects(stream: Stream, options: Options, narrow: ReadFilter) -> tuple[str
     """Return the subjects of the wanted tenants or nodes; empty, which means all subjects, if all are wanted, if none
     of them can exist, or if there are too many.
     """
-    env, lane = options.settings.env, lane_of(stream.name, options.settings.env)
+    env, cluster = options.settings.env, options.settings.cluster
+    lane = lane_of(stream.name, env)
     if options.what == "meter":
-        found = [names.meter_subject(env, node) for node in _some(narrow.node) if names.is_node(node)]
+        found = [names.meter_subject(cluster, node) for node in _some(narrow.node) if names.is_node(node)]
     else:
-        start = f"dead.{env}." if lane is None else f"{lane.kind}.{env}.{lane.partition}."
+        start = f"dead.{cluster}." if lane is None else f"{lane.kind}.{env}.{lane.partition}."
         projects = [project for project in _some(narrow.project) if names.is_project(project)]
         found = [f"{start}{project}{'' if lane is None else '.>'}" for project in projects]
     return tuple(found) if len(found) <= _MOST_SUBJECTS else ()

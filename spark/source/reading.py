@@ -46,7 +46,7 @@ def _read_stored(server: StreamReader, task: Task) -> Iterator[list[Stored]]:
 def _dead(server: StreamReader, options: Options, task: Task) -> Iterator[tuple[Any, ...]]:
     for wanted in task.ranges:
         for page in server.read(wanted):
-            yield from dead(page, options.settings.env, bodies=options.payload)
+            yield from dead(page, options.settings.cluster, bodies=options.payload)
 
 
 def _read_waiting(server: StreamReader, options: Options, task: Task, *, settled: bool) -> Iterator[tuple[Any, ...]]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import structlog
 
 from evenlane.engine.admin.backlog import scan
-from evenlane.engine.base import garbage_collector, log_setup
+from evenlane.engine.base import garbage_collector, log_setup, names
 from evenlane.engine.cluster import connections
+from evenlane.engine.cluster.subscriptions.registry import no_such_subscription
 from evenlane.engine.core.ports import Disconnected, Lost, Refused
 from evenlane.engine.errors import EvenlaneError, Unreachable
 
@@ -59,6 +60,13 @@ class StreamReader:
 
     def stream(self, name: str) -> Stream | None:
         return self._run(self._source.stream(name))
+
+    def check_subscription(self, env: str, name: str) -> None:
+        """Raises NoSuchSubscription unless the environment has settle logs of this subscription."""
+        found = {each.name for each in self.streams("settled.>")}
+        known = {names.subscription_of(cluster) for cluster in names.find_clusters(env, found)} - {""}
+        if name not in known:
+            raise no_such_subscription(name, env, known)
 
     def sequence_at(self, name: str, at: int) -> int:
         """Return the sequence of the first message that arrived at `at` (unix ns) or later."""

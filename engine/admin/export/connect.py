@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OPTIONS = (
-    "nats", "env", "nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert", "nats_key",
-    "nats_inbox",
+    "nats", "env", "subscription", "nats_user", "nats_password_file", "nats_creds_file", "nats_ca", "nats_cert",
+    "nats_key", "nats_inbox",
 )  # fmt: skip
 """Settings that matter to a reader."""
 

@@ -91,9 +91,9 @@ def _build_row(stored: Stored, size: int, stream: str, lane: LaneId, *, bodies: 
     )  # fmt: skip
 
 
-def dead(page: Iterable[Read], env: str, *, bodies: bool) -> Iterator[DeadRow]:
+def dead(page: Iterable[Read], cluster: str, *, bodies: bool) -> Iterator[DeadRow]:
     for stored, size in page:
-        found = dead_letter.read(stored, env)
+        found = dead_letter.read(stored, cluster)
         place = found.place
         yield DeadRow(
             stored.sequence, stored.at, stored.subject, found.project, place and place.group, place and place.priority,

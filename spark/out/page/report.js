@@ -13,7 +13,7 @@ const LENGTHS = { "5m": "5 minutes", "1h": "1 hour", "1d": "1 day" };
 let overview = null;
 let scrolled = 0;
 
-say(document.getElementById("env"), report.env);
+say(document.getElementById("env"), report.subscription ? `${report.env}, subscription ${report.subscription}` : report.env);
 say(document.getElementById("when"), report.to === null ? "no data" : `${LENGTHS[report.window] ?? report.window} until ${datedAt(report.to)} UTC${Date.parse(report.to) > Date.parse(report.made_at) ? ", so far" : ""}`);
 
 function overviewOf() {

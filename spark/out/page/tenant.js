@@ -92,9 +92,10 @@ function priorities(tenant) {
 }
 
 function dead(tenant) {
+  const own = report.subscription ? ` --subscription ${report.subscription}` : "";
   const items = tenant.dead_reasons.map((each) => el("li", {}, el("span", { class: "times", text: count(each.count) }), el("span", { class: "cause", text: each.reason })));
   return el("section", { class: "sheet lines" }, el("h2", { text: "Dead letters in the latest window" }),
     el("p", { class: "muted", text: tenant.dead ? `${plural(tenant.dead, "message")}. To see them:` : "None." }),
-    tenant.dead ? el("pre", { text: `evenlane dlq list ${tenant.project} --env ${report.env}` }) : null,
+    tenant.dead ? el("pre", { text: `evenlane dlq list ${tenant.project} --env ${report.env}${own}` }) : null,
     el("ul", { class: "reasons-of" }, ...items));
 }

@@ -49,6 +49,19 @@ def test_report_gets_complete_topics_from_etcd(on_etcd, requests):
     assert (3.0, 3600.0) == (request.targets.oldest_s["high"], request.targets.empty_s)
 
 
+def test_report_of_a_subscription_reads_its_records(on_etcd, requests):
+    """K10: by default those of the one without a name."""
+    assert 0 == on_etcd("report", "--out", "there", "--subscription", "audit")[0]
+    assert 0 == on_etcd("report", "--out", "there")[0]
+    own, unnamed = requests
+    assert ("audit", "audit") == (own.subscription, own.source["subscription"])
+    assert unnamed.subscription is None
+    assert "subscription" not in unnamed.source
+    code, _, error = on_etcd("report", "--out", "there", "--subscription", "a_b")
+    assert 2 == code
+    assert "subscription 'a_b' is not valid" in error
+
+
 def test_report_without_etcd_has_no_quotas(evenlane, requests):
     """Priorities are unknown as well, so their names aren't checked."""
     code, _, err = evenlane("report", "--etcd", "127.0.0.1:9", "--out", "there", "--targets", "urgent=3s")

@@ -52,6 +52,16 @@ def test_row_has_the_fields_of_record_lane_topic_and_queue():
     assert AT == int(row["at"].timestamp()) * SECOND == int(row["since"].timestamp()) * SECOND
 
 
+@pytest.mark.parametrize(("cluster", "expected"), [("online", ""), ("online_audit", "audit")])
+def test_row_names_the_subscription(cluster, expected):
+    """K10: by the record's subject, also if it has no queue, or can't be read."""
+    subject = f"meter.{cluster}.node-1"
+    lanes = [LaneRow(0, 1, AT, False)]
+    whole = encode(head(1), lanes, [TopicRow("x")], [queue(backlog=3)])
+    found = rows(*(stored(each, n, subject) for n, each in enumerate((whole, encode(head(2), lanes, [], []), b"?"))))
+    assert [expected] * 3 == [row["subscription"] for row in found]
+
+
 def test_unknown_values_are_null():
     """A project without a topic, and an age that was not read."""
     [row] = rows(stored(encode(head(), [LaneRow(0, 1, AT, False)], [TopicRow("x")], [queue(backlog=3)])))

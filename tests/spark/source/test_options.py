@@ -52,6 +52,8 @@ def test_time_may_be_an_instant_or_a_duration_ago():
         ({"since": "1h", "until": "2h"}, "option until: 2h is not later than since, 1h"),
         ({"what": "dead", "archive": "/x"}, "option archive: only records of what=meter are archived"),
         ({"nats": "http://here"}, "nats \\(option nats\\)"),
+        ({"subscription": "a_b"}, r"subscription \(option subscription\): subscription 'a_b' is not valid"),
+        ({"what": "lanes", "subscription": "audit"}, "option subscription: what=lanes has what waits for the subscr"),
         ({"env": "a.b"}, "env \\(option env\\)"),
         ({"nats": "nats://a:1", "nats_user": "me"}, r"nats_user \(option nats_user\): is set without nats_password"),
         ({"nats_ca": "/nowhere"}, "nats_ca"),
