@@ -33,6 +33,7 @@ class _Commands(RootGroup):
         "subscriptions": "evenlane.engine.cli.subscriptions.command:app",
         "backlog": "evenlane.engine.cli.inspect.backlog:app",
         "dlq": "evenlane.engine.cli.inspect.dlq:app",
+        "replay": "evenlane.engine.cli.inspect.replay:replay",
         "plan": "evenlane.engine.cli.inspect.plan:app",
         "streams": "evenlane.engine.cli.inspect.streams:app",
         "scaling": "evenlane.engine.cli.inspect.scaling:scaling",

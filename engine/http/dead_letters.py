@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.admin.dead_letters.by_error import ErrorTally, Selection
     from evenlane.engine.admin.dead_letters.client import DeadLetterClient
-    from evenlane.engine.admin.dead_letters.replay import ReplayProgress, ReplayResult
+    from evenlane.engine.admin.replays.replay import ReplayProgress, ReplayResult
     from evenlane.engine.base.config.settings import Settings
 
 _log = structlog.get_logger(__name__)

@@ -6,20 +6,17 @@ Requests are retried until NATS answers, unless it is silent for longer than `ti
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.admin.dead_letters.by_error import ALL, Selection
 from evenlane.engine.admin.dead_letters.head_scan import HeadScan, in_parts
-from evenlane.engine.admin.dead_letters.replay import Replay
+from evenlane.engine.admin.replays.connect import connect
+from evenlane.engine.admin.replays.replay import Replay
 from evenlane.engine.base import names
 from evenlane.engine.base.durations import format_duration
-from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.cluster_config import agree_cluster_config
-from evenlane.engine.cluster.topics.topic_cache import TopicCache
-from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.core.message import copies
-from evenlane.engine.core.message.dead_letter import DeadLetter, read, read_head
+from evenlane.engine.core.message.dead_letter import DeadLetter, read, read_head, replay
 from evenlane.engine.core.ports import Lost
 from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
 
@@ -27,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from evenlane.engine.admin.dead_letters.by_error import ErrorTally
-    from evenlane.engine.admin.dead_letters.replay import ReplayProgress, ReplayResult
+    from evenlane.engine.admin.replays.replay import ReplayProgress, ReplayResult
     from evenlane.engine.base.config.settings import Settings
+    from evenlane.engine.core.message.copies import Copy
     from evenlane.engine.core.ports import ClusterLayout, Head, Store, Stored
     from evenlane.engine.producer.pipeline.router import Topics
     from evenlane.quota.topics.topic import Accepted
@@ -50,25 +48,7 @@ class NoSuchDeadLetter(EvenlaneError):
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[DeadLetterClient]:
     """Connect as configured. Raises Unreachable, ConfigError; EvenlaneError if there is no such environment."""
-    async with AsyncExitStack() as stack:
-        stack.enter_context(connections.translate_errors())
-        etcd = connections.etcd(settings)
-        stack.push_async_callback(etcd.close)
-        if await etcd.get(names.key(settings.env, "settings")) is None:
-            raise EvenlaneError(
-                f"environment {settings.env!r} does not exist yet: "
-                f"`evenlane topics set PROJECT --qps 100 --env {settings.env}` creates it"
-            )
-        if settings.subscription is not None:
-            await SubscriptionClient(etcd, settings.env).check(settings.subscription)
-        cluster_config = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
-        topics = TopicCache(etcd, settings.env)
-        await topics.start()
-        stack.push_async_callback(topics.close)
-        store = connections.store(settings, "evenlane dlq")
-        await store.open()
-        stack.push_async_callback(store.close)
-        await store.prepare([])
+    async with connect(settings, "evenlane dlq") as (store, topics, cluster_config, _subscription):
         yield DeadLetterClient(store, settings.cluster, topics, cluster_config, timeout_s=settings.duplicate_window)
 
 
@@ -169,7 +149,7 @@ class DeadLetterClient:
         on_progress: Callable[[ReplayProgress], None] | None = None,
     ) -> ReplayResult:
         """Put one dead letter, or all present ones of the selection, into their queues again: see
-        `evenlane.engine.admin.dead_letters.replay`.
+        `evenlane.engine.admin.replays.replay`.
 
         `rate` is messages per second, by default the topic's QPS; `on_progress` is called with the progress now and
         then. Raises NoSuchDeadLetter, UnknownProject, TopicDraining.
@@ -183,11 +163,12 @@ class DeadLetterClient:
             # At most one second's worth: dead letters that were read but not yet replayed may be dropped meanwhile.
             ahead = max(1, int(topic.qps if rate is None else rate))
             dead_letters = self._all(found, min(self._at_once(), ahead))
-        replay = Replay(
-            self._store, self._cluster, self, lambda: self._find_open_topic(project), self._cluster_config, total=total,
+        run = Replay(
+            self._store, self._cluster, self, self._copy, lambda: self._find_open_topic(project),
+            self._cluster_config, total=total,
             rate=rate, timeout_s=self._timeout_s, on_progress=on_progress,
         )  # fmt: skip
-        return await replay.run(dead_letters)
+        return await run.run(dead_letters)
 
     async def is_stored(self, sequence: int) -> bool:
         [stored] = await self._read([sequence])
@@ -205,6 +186,9 @@ class DeadLetterClient:
         await self._patiently(lambda: self._store.keep_dead_letters(seconds))
 
     # ---- internal
+
+    def _copy(self, dead_letter: DeadLetter, topic: Accepted, now: int) -> Copy:
+        return replay(dead_letter, self._cluster, topic, self._cluster_config, now)
 
     def _subject(self, project: str) -> str:
         return names.dead_subject(self._cluster, project)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from evenlane.engine.admin.dead_letters.by_error import ErrorTally
     from evenlane.engine.admin.dead_letters.client import DeadLetterClient
-    from evenlane.engine.admin.dead_letters.replay import ReplayProgress as HowFar
-    from evenlane.engine.admin.dead_letters.replay import ReplayResult
+    from evenlane.engine.admin.replays.replay import ReplayProgress as HowFar
+    from evenlane.engine.admin.replays.replay import ReplayResult
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.core.message.dead_letter import DeadLetter
 

@@ -7,32 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.base.durations import format_instant
-from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT, Copy
+from evenlane.engine.core.message.copies import UNROUTABLE_PROJECT
+from evenlane.engine.core.message.replays import NotReplayable, Place, make_replay
 from evenlane.engine.core.ports import Stored
 from evenlane.engine.core.wire import header_values
 from evenlane.engine.core.wire import headers as h
-from evenlane.engine.errors import EvenlaneError
-from evenlane.ring.hashing import group_of, partition_of
 
 if TYPE_CHECKING:
+    from evenlane.engine.core.message.copies import Copy
     from evenlane.engine.core.ports import ClusterLayout, Head
     from evenlane.quota.topics.topic import Accepted
-
-_HOUR = 3_600_000_000_000
-# Headers about the message's end, which a replay drops.
-_OF_ITS_END = {h.REASON, h.ERROR, h.SUBJECT, h.ATTEMPT, h.DUE}
-
-
-class NotReplayable(EvenlaneError):
-    """The dead letter can't be put into a queue; it stays where it is."""
-
-
-class Place(NamedTuple):
-    """The queue that a dead letter came from."""
-
-    partition: int
-    group: int
-    priority: str
 
 
 class DeadLetter(NamedTuple):
@@ -97,45 +81,14 @@ def read_head(head: Head, subject: str, cluster: str) -> DeadLetter:
 
 
 def replay(dead_letter: DeadLetter, cluster: str, topic: Accepted, cluster_config: ClusterLayout, now: int) -> Copy:
-    """The message for another first attempt, in the queue that the dead letter came from. It is a copy, as a retry is
-    (evenlane.engine.core.message.copies). That of a named subscription goes to its own stream of retries, and is due
-    at once: other subscriptions must not get it.
-
-    Its id names the dead letter, so that it is stored once within the duplicate window, however often it is put. If the
-    group takes no puts any more, the group that its key, or else its id, has now is used; in an ordered topic the key
-    decides anyway. Raises NotReplayable.
-    """
+    """The message for another first attempt: see `make_replay`. Raises NotReplayable."""
     place = dead_letter.place
     if place is None:
         raise NotReplayable(
             f"it doesn't say which queue of {dead_letter.project} it came from, but {dead_letter.subject!r}"
         )
-    if place.priority not in cluster_config.priorities:
-        known = ", ".join(cluster_config.priorities)
-        raise NotReplayable(f"its priority {place.priority!r} is not one of this cluster's: {known}")
-    group = place.group
-    if group >= topic.active or (topic.topic.ordered and dead_letter.key is not None):
-        group = group_of(dead_letter.id if dead_letter.key is None else dead_letter.key, topic.active)
-    partitions, layout = cluster_config.partitions, cluster_config.layout
-    partition = partition_of(dead_letter.project, group, topic.topic.spread, partitions, layout)
-    queue = partition, dead_letter.project, group, place.priority
-    if names.subscription_of(cluster):
-        subject = names.again_subject(cluster, *queue, now // _HOUR)
-    else:
-        subject = names.lane_subject(cluster, *queue)
-    return Copy(subject, h.encode(_headers_of_replay(dead_letter, cluster, now)), dead_letter.body)
-
-
-def _headers_of_replay(dead_letter: DeadLetter, cluster: str, now: int) -> dict[str, str]:
-    stream = names.dead_stream(cluster)
-    kept = {name: text for name, text in h.select_carried(dead_letter.all_headers).items() if name not in _OF_ITS_END}
-    if dead_letter.expires <= now:  # it would expire at once: the topic's own ttl applies, from now on
-        kept.pop(h.EXPIRES, None)
-    return kept | {
-        h.ID: f"{dead_letter.project}:{dead_letter.id}:{stream}:{dead_letter.sequence}:{dead_letter.attempts}",
-        h.PUT: str(dead_letter.put_at),
-        h.ORIGIN: f"{stream}:{dead_letter.sequence}",
-    }
+    origin = names.dead_stream(cluster), dead_letter.attempts
+    return make_replay(dead_letter, place, origin, cluster, topic, cluster_config, now)
 
 
 def _id(given: str, project: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT
+from evenlane.engine.admin.replays.replay import IN_FLIGHT
 from evenlane.engine.cli.main import run
 from evenlane.engine.core.wire import headers as h
 from tests.support.until import poll

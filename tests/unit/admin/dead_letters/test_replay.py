@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from evenlane.engine.admin.dead_letters.client import DeadLetterClient, NoSuchDeadLetter
-from evenlane.engine.admin.dead_letters.replay import IN_FLIGHT
+from evenlane.engine.admin.replays.replay import IN_FLIGHT
 from evenlane.engine.base import names
 from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import TopicDraining, UnknownProject

@@ -1,8 +1,9 @@
-"""Replays dead letters: they return to their queues at a controlled rate; each is removed once its message is stored.
+"""Replays messages, dead letters or others: they return to their queues at a controlled rate. A dead letter is removed
+once its message is stored.
 
 The order is put, acknowledgement, removal: whenever a replay ends, each dead letter or its message exists. A dead
 letter that was put but not removed is put again by the next replay; within the duplicate window, its message is stored
-once. At most `IN_FLIGHT` dead letters are between put and removal.
+once. At most `IN_FLIGHT` messages are between put and removal.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.core.message.dead_letter import NotReplayable, replay
+from evenlane.engine.core.message.replays import NotReplayable, Replayable
 from evenlane.engine.core.ports import Full, Lost, Refused
 from evenlane.engine.errors import BacklogFull, EvenlaneError, NotAcknowledged, TopicDraining, UnknownProject
 from evenlane.engine.producer.backlog_limit import BacklogLimiter
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from evenlane.engine.core.message.copies import Copy
-    from evenlane.engine.core.message.dead_letter import DeadLetter
     from evenlane.engine.core.ports import ClusterLayout, Receipt, Store
     from evenlane.quota.topics.topic import Accepted
 
+T = TypeVar("T", bound=Replayable)
 IN_FLIGHT = 256
 _BYTES = 32 << 20
 _ANSWER_S = 5.0  # a later acknowledgement won't come
@@ -43,7 +44,7 @@ _NO_TOPIC = (UnknownProject, TopicDraining)
 
 
 class FailedReplay(NamedTuple):
-    """A dead letter that wasn't replayed, and still exists. `error` is one sentence."""
+    """A message that wasn't replayed, and still exists. `error` is one sentence."""
 
     seq: int
     id: str
@@ -68,8 +69,8 @@ class ReplayResult:
     stopped: str = ""
 
 
-class DeadLetterSource(Protocol):
-    """Storage of dead letters."""
+class ReplaySource(Protocol):
+    """Storage of what is replayed."""
 
     async def is_stored(self, sequence: int) -> bool: ...
 
@@ -89,19 +90,22 @@ class ReplayRate:
         await self._limiter.acquire()
 
 
-class Replay:
-    """One replay. `topic` returns the project's topic, or raises UnknownProject or TopicDraining. `rate` is messages
-    per second, the topic's QPS if None; `timeout_s` bounds the tries of one put.
+class Replay(Generic[T]):
+    """One replay. `copy_of(message, topic, now)` makes a message's copy, or raises NotReplayable. `topic` returns the
+    project's topic, or raises UnknownProject or TopicDraining. `rate` is messages per second, the topic's QPS if None;
+    `timeout_s` bounds the tries of one put, and `in_flight` the messages that are put at once. `what` names a message
+    in sentences.
 
-    Invariants: `_window` has room taken for each task in `_running`; `_waiting` has the reason of each dead letter
-    whose queue is full. Once `_over` is set, no further dead letter is started.
+    Invariants: `_window` has room taken for each task in `_running`; `_waiting` has the reason of each message whose
+    queue is full, by its identity. Once `_over` is set, no further message is started.
     """
 
     def __init__(
         self,
         store: Store,
         cluster: str,
-        source: DeadLetterSource,
+        source: ReplaySource,
+        copy_of: Callable[[T, Accepted, int], Copy],
         topic: Callable[[], Accepted],
         cluster_config: ClusterLayout,
         *,
@@ -109,29 +113,26 @@ class Replay:
         rate: float | None,
         timeout_s: float,
         on_progress: Callable[[ReplayProgress], None] | None,
+        in_flight: int = IN_FLIGHT,
+        what: str = "dead letter",
     ) -> None:
-        self._store, self._cluster, self._source, self._topic, self._cluster_config = (
-            store,
-            cluster,
-            source,
-            topic,
-            cluster_config,
-        )
+        self._store, self._cluster, self._source, self._cluster_config = store, cluster, source, cluster_config
+        self._copy_of, self._topic, self._what = copy_of, topic, what
         self._total, self._rate, self._on_progress = total, rate, on_progress
         self._backlog = BacklogLimiter(names.env_of(cluster), store, cluster_config, None)
         self._timeout_s, self._restored_at = timeout_s, 0.0
         self._timeouts = ReplyTimeouts(store)
-        self._window = Window(IN_FLIGHT, _BYTES)
+        self._window = Window(in_flight, _BYTES)
         self._running: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
         self._result = ReplayResult()
         self._waiting: dict[int, str] = {}
         self._defect: BaseException | None = None
 
-    async def run(self, dead_letters: AsyncIterator[DeadLetter]) -> ReplayResult:
-        """Replay the dead letters. If cancelled, puts in flight have two seconds to end."""
+    async def run(self, messages: AsyncIterator[T]) -> ReplayResult:
+        """Replay the messages. If cancelled, puts in flight have two seconds to end."""
         try:
-            await self._start_all(dead_letters)
+            await self._start_all(messages)
             await self._wait_for_puts()
         finally:
             self._over.set()
@@ -144,19 +145,19 @@ class Replay:
             raise self._defect
         return self._result
 
-    async def _start_all(self, dead_letters: AsyncIterator[DeadLetter]) -> None:
+    async def _start_all(self, messages: AsyncIterator[T]) -> None:
         pace = ReplayRate()
         try:
-            async for dead_letter in dead_letters:
-                if not self._check_queue(dead_letter):
+            async for message in messages:
+                if not self._check_queue(message):
                     continue
                 await pace.turn(self._rate or self._topic().topic.qps)
-                if not self._window.try_acquire(dead_letter):
-                    await self._window.wait(dead_letter)
+                if not self._window.try_acquire(message):
+                    await self._window.wait(message)
                 if self._over.is_set():
-                    self._window.release(dead_letter)
+                    self._window.release(message)
                     return
-                task = asyncio.create_task(self._carry(dead_letter))
+                task = asyncio.create_task(self._carry(message))
                 self._running.add(task)
                 task.add_done_callback(self._on_carried)
         except (*_NO_TOPIC, Lost) as error:
@@ -172,64 +173,64 @@ class Replay:
         while self._running:
             await asyncio.wait(self._running)
 
-    def _check_queue(self, dead_letter: DeadLetter) -> bool:
-        """Return whether the dead letter belongs to a queue; record it as failed if it doesn't. The check comes before
-        the dead letter's turn, so that a failed one uses up none of the rate.
+    def _check_queue(self, message: T) -> bool:
+        """Return whether the message belongs to a queue; record it as failed if it doesn't. The check comes before its
+        turn, so that a failed one uses up none of the rate.
         """
         try:
-            self._copy(dead_letter)
+            self._copy(message)
         except NotReplayable as error:
-            self._fail(dead_letter, str(error))
+            self._fail(message, str(error))
             return False
         return True
 
-    def _copy(self, dead_letter: DeadLetter) -> Copy:
-        return replay(dead_letter, self._cluster, self._topic(), self._cluster_config, self._store.now())
+    def _copy(self, message: T) -> Copy:
+        return self._copy_of(message, self._topic(), self._store.now())
 
-    async def _carry(self, dead_letter: DeadLetter) -> None:
+    async def _carry(self, message: T) -> None:
         try:
-            if await self._put(dead_letter):
-                await self._remove(dead_letter)
+            if await self._put(message):
+                await self._remove(message)
                 self._result.replayed += 1
         except _NO_TOPIC as error:
             self._stop(str(error))
         except (NotAcknowledged, Lost) as error:
-            self._fail(dead_letter, str(error))
+            self._fail(message, str(error))
             self._stop(str(error))
         except (EvenlaneError, Refused) as error:
-            self._fail(dead_letter, str(error))
+            self._fail(message, str(error))
         finally:
-            self._waiting.pop(dead_letter.sequence, None)
-            self._window.release(dead_letter)
+            self._waiting.pop(id(message), None)
+            self._window.release(message)
             self._report()
 
-    async def _put(self, dead_letter: DeadLetter) -> bool:
-        """Put until the queue has room. Returns False if the replay ends first, or the dead letter is removed."""
+    async def _put(self, message: T) -> bool:
+        """Put until the queue has room. Returns False if the replay ends first, or the message is removed."""
         tries = 0
         while True:
             try:
-                await self._put_counted(dead_letter)
+                await self._put_counted(message)
                 return True
             except (BacklogFull, Full) as error:
-                self._waiting[dead_letter.sequence] = str(error)
+                self._waiting[id(message)] = str(error)
                 self._report()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FULL_S[min(tries, len(_FULL_S) - 1)]):
                     await self._over.wait()
                 return False
-            if not await self._source.is_stored(dead_letter.sequence):
+            if not await self._source.is_stored(message.sequence):
                 return False
             tries += 1
 
-    async def _put_counted(self, dead_letter: DeadLetter) -> None:
+    async def _put_counted(self, message: T) -> None:
         """Put within the topic's `max_backlog`, like a producer. It counts what waits for the unnamed subscription, so
         it doesn't limit replays of others. Raises BacklogFull, and what `_store_copy` raises.
         """
-        copy, accepted = self._copy(dead_letter), self._topic()
+        copy, accepted = self._copy(message), self._topic()
         if accepted.topic.max_backlog is None or names.subscription_of(self._cluster):
             await self._store_copy(copy)
             return
-        counted = PendingPut(dead_letter.project, "", False, *copy, accepted)
+        counted = PendingPut(message.project, "", False, *copy, accepted)
         await self._backlog.acquire(counted)
         receipt = None
         try:
@@ -255,17 +256,17 @@ class Replay:
                 await self._restore()
         raise NotAcknowledged(
             f"the message may or may not be stored, {tries} {'try' if tries == 1 else 'tries'} brought no"
-            f" acknowledgement ({why}): the dead letter is still there"
+            f" acknowledgement ({why}): the {self._what} is still there"
         )
 
-    async def _remove(self, dead_letter: DeadLetter) -> None:
+    async def _remove(self, message: T) -> None:
         try:
-            await self._source.remove(dead_letter.sequence)
+            await self._source.remove(message.sequence)
         except (Lost, Refused) as error:
-            raise Lost(f"its message is back in its queue, but the dead letter can't be removed: {error}") from error
+            raise Lost(f"its message is back in its queue, but the {self._what} can't be removed: {error}") from error
 
-    def _fail(self, dead_letter: DeadLetter, why: str) -> None:
-        self._result.failed.append(FailedReplay(dead_letter.sequence, dead_letter.id, why))
+    def _fail(self, message: T, why: str) -> None:
+        self._result.failed.append(FailedReplay(message.sequence, message.id, why))
 
     def _stop(self, why: str) -> None:
         self._result.stopped = self._result.stopped or why

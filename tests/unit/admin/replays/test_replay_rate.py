@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evenlane.engine.admin.dead_letters.replay import ReplayRate
+from evenlane.engine.admin.replays.replay import ReplayRate
 from tests.support.until import until
 
 

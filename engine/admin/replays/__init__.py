@@ -1,0 +1,1 @@
+"""Replays: dead letters, and what was handled, return to their queues."""
