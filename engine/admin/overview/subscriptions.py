@@ -9,11 +9,12 @@ from evenlane.engine.admin.backlog.scan import map_concurrently
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.control.subscriptions.living_nodes import list_nodes
+from evenlane.engine.core.lane.log_state import fold
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.core.records import settle_record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.ports import LaneState, Store
@@ -45,7 +46,7 @@ async def read_subscriptions(
     nodes = await asyncio.gather(*(list_nodes(coordination, cluster) for cluster in clusters))
     figures: Sequence[tuple[int | None, int | None]]
     try:
-        figures = await _measure(store, partitions, clusters)
+        figures = await _measure(store, partitions, {cluster: view.reset_of(cluster) for cluster in clusters})
     except (Lost, Refused):
         figures = [(None, None)] * len(clusters)
     rows = (
@@ -55,29 +56,34 @@ async def read_subscriptions(
     return [row._asdict() for row in rows]
 
 
-async def _measure(store: Store, partitions: int, clusters: Sequence[str]) -> list[tuple[int, int]]:
-    """Return for each cluster how many messages it is behind, and how many it alone holds. Raises Lost, Refused."""
+async def _measure(store: Store, partitions: int, resets: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Return for each cluster how many messages it is behind, and how many it alone holds. `resets` says when each was
+    last reset. Raises Lost, Refused.
+    """
 
     async def measure(partition: int) -> list[tuple[int, int]]:
         lane = LaneId("lanes", partition)
         state = await store.state(lane)
-        return compare([await _read_position(store, lane, cluster, state) for cluster in clusters], state.last)
+        positions = [await _read_position(store, lane, each, state, reset) for each, reset in resets.items()]
+        return compare(positions, state.last)
 
     lanes = await map_concurrently(range(partitions), measure)
     return [(sum(behind for behind, _ in each), sum(holds for _, holds in each)) for each in zip(*lanes, strict=True)]
 
 
-async def _read_position(store: Store, lane: LaneId, cluster: str, state: LaneState) -> int:
-    """Return up to which sequence a cluster has settled all of a lane; what is removed counts as settled."""
+async def _read_position(store: Store, lane: LaneId, cluster: str, state: LaneState, reset: int) -> int:
+    """Return up to which sequence a cluster has settled all of a lane since its reset; what is removed counts as
+    settled.
+    """
     removed = max(0, state.first - 1)
     raw = await store.read_last_record(lane, cluster)
     try:
-        record = settle_record.decode(raw) if raw is not None else None
-    except (ValueError, settle_record.UnknownVersion):
-        record = None
-    if record is None or record.created != state.created:
+        log = fold([raw] if raw is not None else [])  # its watermark, raised by what it settles itself
+    except settle_record.UnknownVersion:
         return removed
-    return min(state.last, max(removed, record.watermark))
+    if log.created != state.created or log.reset < reset:
+        return removed
+    return min(state.last, max(removed, log.settled.watermark))
 
 
 def compare(positions: Sequence[int], last: int) -> list[tuple[int, int]]:
