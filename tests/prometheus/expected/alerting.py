@@ -10,6 +10,7 @@ _QUIET = (
     "TenantStarved", "SharesOneLabel", "NoNode", "NodeDown", "PartitionUnowned", "LeaseTrouble", "NodeWithoutLease",
     "PartitionsLost", "NoLeader", "NatsDisconnected", "SettleLag", "LoopBlocked", "Saturated", "PayloadFull",
     "CopiesStuck", "NodeTrouble", "StoreCantWrite", "TopicsLost", "NoTopic", "NoHandler", "EndpointPauses",
+    "SubscriptionWithoutNode", "SubscriptionUnfinished",
 )  # fmt: skip
 """`paused`, `hot` and `expiring` wait for their own limits, and the two competing projects get their shares."""
 
