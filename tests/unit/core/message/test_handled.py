@@ -68,3 +68,15 @@ def test_expiry_that_has_passed_is_dropped(expires, kept):
     copy = replayed(stored({h.ID: "acme:m1", h.EXPIRES: str(expires), h.DUE: str(AT)}))
     assert kept == (h.value(copy.headers, h.EXPIRES) is not None)
     assert None is h.value(copy.headers, h.DUE)
+
+
+def test_delayed_message_is_due_at_once():
+    """K3: its copy is in a lane, without the time that has passed."""
+    lane = LaneId("later", 3)
+    message = stored({h.ID: "acme:m1", h.DUE: str(AT + SECOND)})
+    message = message._replace(subject=names.later_subject("online", 3, "acme", 2, "high", AT // HOUR))
+    copy = replay_handled(read_handled(message, "online", lane), "online", TOPIC, CLUSTER_CONFIG, NOW)
+    partition = partition_of("acme", 2, TOPIC.topic.spread, CLUSTER_CONFIG.partitions, "hashed")
+    assert names.lane_subject("online", partition, "acme", 2, "high") == copy.subject
+    assert "acme:m1:LATER_online_3:7:0" == h.value(copy.headers, h.ID)
+    assert None is h.value(copy.headers, h.DUE)
