@@ -7,28 +7,20 @@ from collections import Counter
 
 import pytest
 
+from evenlane import Producer, Put
 from evenlane.engine.base.config.settings import load
 from tests.support.node.running import running_engine
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
+REPLAY = ("replay", "acme", "--from", "1h", "--to", "2200-01-01T00:00:00Z")
 COMMAND = [sys.executable, "-c", "from evenlane.engine.cli.main import main; main()"]
 
 
 async def run(*arguments):
     """Run `evenlane replay acme` in a process of its own, for all times. Returns exit code and output."""
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND,
-        "replay",
-        "acme",
-        "--from",
-        "1h",
-        "--to",
-        "2200-01-01T00:00:00Z",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-    )
+    process = await asyncio.create_subprocess_exec(*COMMAND, *REPLAY, *arguments, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     return process.returncode, out.decode()
 
@@ -72,6 +64,31 @@ async def test_one_subscription_handles_a_stretch_again(env, evenlane_in_thread)
             await until(lambda: seen.total() == 8, 60, "the replays for the unnamed one")
     assert {2} == {*audited.values()}
     assert {"order-0": 2, "order-1": 1, "order-2": 2, "order-3": 1, "order-4": 2} == seen
+
+
+@pytest.mark.parametrize("env", [{"DUPLICATE_WINDOW": "10m"}], indirect=True)
+async def test_killed_replay_is_completed_by_the_next(env, evenlane_in_thread):
+    """K3: nothing is replayed twice within the duplicate window."""
+    seen = Counter()
+
+    async def note(message):
+        seen[message.id] += 1
+
+    assert 0 == (await evenlane_in_thread("subscriptions", "create", "audit"))[0]
+    async with running_engine(load({"node": "worker-1"}).settings, note), Producer() as producer:
+        await producer.put_many([Put("acme", b"an order", id=f"order-{number}") for number in range(200)])
+
+        async def are_settled():
+            return 200 == json.loads((await run("--dry-run", "--json"))[1])["messages"]
+
+        await until(are_settled, 60, "all to be settled")
+        killed = await asyncio.create_subprocess_exec(*COMMAND, *REPLAY, "--yes", "--rate", "100")
+        await until(lambda: seen.total() > 250, 60, "a part of the replays")
+        killed.kill()
+        await killed.wait()
+        assert (0, "replayed 200\n") == await run("--yes", "--rate", "5000")
+        await until(lambda: seen.total() >= 400, 60, "all replays")
+    assert {2} == {*seen.values()}
 
 
 WRONG = """
