@@ -1,0 +1,137 @@
+"""Two subscriptions of one environment on real servers, each with nodes and a ledger of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from evenlane.engine.producer.put import Put
+from tests.ledger.cli import patiently
+from tests.ledger.cluster import ProcessCluster
+from tests.ledger.dead import DeadLetters
+from tests.ledger.world import ProcessWorld
+from tests.support.until import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from evenlane.engine.producer.producer import Producer
+    from tests.ledger.process import NodeProcess
+
+AUDIT = "audit"
+PARTITIONS = 4
+ORDERS = ("", "", "sleep 0.01", "first fail 1", "fail 3")  # the last one dies in each subscription
+_EMPTY_S = 120.0
+
+
+class Subscribers:
+    """`first` is the unnamed subscription, `audit` the world of the other one's nodes. `put` puts a mixture: messages,
+    delayed messages, retries and messages that die.
+    """
+
+    def __init__(self, first: ProcessCluster, audit: ProcessWorld) -> None:
+        self.first, self.audit = first, audit
+        self._numbers = count()
+        self._producer: Producer | None = None
+
+    async def start(self, *nodes: str) -> list[NodeProcess]:
+        """Start nodes of the unnamed subscription, with topics."""
+        started = await self.first.start(*nodes)
+        await self.first.topics(*self.first.projects)
+        self._producer = await self.first.producer()
+        return started
+
+    async def start_audit(self, *nodes: str) -> list[NodeProcess]:
+        made = [self.audit.add_node(name=name, subscription=AUDIT) for name in nodes]
+        await asyncio.gather(*(node.start() for node in made))
+        return made
+
+    async def command(self, *arguments: str) -> dict[str, Any]:
+        """Run `evenlane subscriptions ...` until it succeeds."""
+        return await patiently(self.first, "subscriptions", *arguments, timeout=120)
+
+    async def put(self, rounds: int = 10) -> set[str]:
+        """Put a mixture. Returns the ids of those that were acknowledged."""
+        assert self._producer is not None
+        before = set(self.first.acknowledged)
+        for _ in range(rounds):
+            puts = []
+            for project in self.first.projects:
+                number = next(self._numbers)
+                order = _order_of(number)
+                puts.append(
+                    Put(
+                        project,
+                        b"x",
+                        id=f"{project}-{number}",
+                        headers={"order": order} if order else None,
+                        delay=0.5 if number % 3 == 0 else None,
+                    )
+                )
+            await self.first.put(self._producer, puts)
+        return set(self.first.acknowledged) - before
+
+    @asynccontextmanager
+    async def load(self) -> AsyncIterator[None]:
+        """Put a mixture all the time while the block runs."""
+        ended = asyncio.Event()
+
+        async def put() -> None:
+            while not ended.is_set():
+                await self.put(1)
+                await asyncio.sleep(0.02)
+
+        putting = asyncio.create_task(put())
+        try:
+            yield
+        finally:
+            ended.set()
+            await putting
+
+    async def ended_in(self, world: ProcessWorld, ids: set[str]) -> None:
+        """Wait until a subscription has handled or buried all of these."""
+        cluster = "online" if world is self.first else f"online_{AUDIT}"
+        left = {*ids}
+
+        async def all_ended() -> bool:
+            left.difference_update(world.ids())
+            if left and not [each for each in left if not _is_hopeless(each)]:
+                left.difference_update(await dead.ids())
+            return not left
+
+        async with DeadLetters(self.first.servers.nats.url, cluster) as dead:
+            try:
+                await until(all_ended, 120, "all to be handled or dead")
+            except AssertionError as error:
+                raise AssertionError(f"{len(left)} of {len(ids)} not ended, {sorted(left)[:5]}: {error}") from None
+
+    async def empty(self) -> None:
+        """Wait until the shared streams have no message any more."""
+        await until(self._is_empty, _EMPTY_S, "the shared streams to be empty")
+
+    async def _is_empty(self) -> bool:
+        names = [f"{kind}_online_{number}" for kind in ("LANES", "LATER") for number in range(self.first.partitions)]
+        infos = await asyncio.gather(*(self.first.api(f"STREAM.INFO.{name}") for name in names))
+        return all(info["state"]["messages"] == 0 for info in infos)
+
+
+@asynccontextmanager
+async def subscribers(folder: Path) -> AsyncIterator[Subscribers]:
+    (folder / "first").mkdir()
+    (folder / "audit").mkdir()
+    async with (
+        ProcessCluster(folder / "first", partitions=PARTITIONS) as first,
+        ProcessWorld(folder / "audit", servers=first.servers, partitions=PARTITIONS) as audit,
+    ):
+        yield Subscribers(first, audit)
+
+
+def _order_of(number: int) -> str:
+    return ORDERS[number % len(ORDERS)]
+
+
+def _is_hopeless(own: str) -> bool:
+    return _order_of(int(own.rpartition("-")[2])) == ORDERS[-1]
