@@ -198,7 +198,8 @@ def test_operator_of_a_subscription_may_delete_its_streams_alone():
     """S1, K10: no stream of messages, and no other subscription's."""
     plain = make_role("operator", "online")
     role = make_role("operator", "online", additions=Additions(subscriptions=("audit", "audit")))
-    deletions = [f"$JS.API.STREAM.DELETE.{kind}_online_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")]
+    own = [f"{kind}_online_audit" for kind in ("SETTLED", "AGAIN", "DEAD", "METER")]
+    deletions = [f"$JS.API.STREAM.DELETE.{stream}" for stream in ("RETAIN_online", *own)]
     asks = [f"ask.online_audit.{what}" for what in ("why.*", "overview", "drop.*")]
     logs = ("settled.online.*.*", "settled.online_audit.*.*")
     assert (*logs, "again.online_audit.>", *asks, *deletions) == role.publish[len(plain.publish) :]
