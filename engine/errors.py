@@ -3,9 +3,12 @@
 from typing import Self
 
 
-def hint(command: str, env: str) -> str:
-    """A command for use in a sentence: in backticks, and with `--env`, as the reader's default may differ."""
-    return f"`evenlane {command} --env {env}`"
+def hint(command: str, env: str, subscription: str = "") -> str:
+    """A command for use in a sentence: in backticks, and with `--env`, as the reader's default may differ. With
+    `--subscription` unless that is empty.
+    """
+    own = f" --subscription {subscription}" if subscription else ""
+    return f"`evenlane {command} --env {env}{own}`"
 
 
 def public_name(error: BaseException) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class ClusterSnapshot(NamedTuple):
-    """State of an environment in etcd. `nodes` is keyed by id and includes owners without a node record; `owners` is
-    keyed by partition.
+    """State of an environment in etcd, in one subscription (empty: the unnamed one). `nodes` is keyed by id and
+    includes owners without a node record; `owners` is keyed by partition.
     """
 
     env: str
@@ -28,6 +28,7 @@ class ClusterSnapshot(NamedTuple):
     owners: dict[int, str]
     leader: str | None
     layout: Layout = "hashed"
+    subscription: str = ""
 
 
 async def read_config(etcd: Coordination, env: str) -> ClusterConfig:
@@ -67,4 +68,5 @@ async def read_snapshot(etcd: Coordination, cluster: str, cluster_config: Cluste
         owners,
         leader.id if leader is not None else None,
         cluster_config.layout,
+        names.subscription_of(cluster),
     )

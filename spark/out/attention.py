@@ -53,7 +53,7 @@ UNKNOWN_TOPICS = KnownTopics()
 
 
 def list_attention_items(
-    tenants: Iterable[Row], targets: Targets, env: str, known: KnownTopics = UNKNOWN_TOPICS
+    tenants: Iterable[Row], targets: Targets, env: str, known: KnownTopics = UNKNOWN_TOPICS, subscription: str = ""
 ) -> list[Row]:
     """Return items, most urgent first. `tenants` are those of the latest window, with `failing_since` (None: unknown)
     if it has been computed. `severity` and `status` are those of engine/core/status; a forecast has the status
@@ -62,7 +62,7 @@ def list_attention_items(
     items = [
         {**item, "runbook": RUNBOOKS.get(item["status"])}
         for tenant in tenants
-        for item in _list_items(tenant, targets, env, known)
+        for item in _list_items(tenant, targets, _facts(tenant, env, known, subscription), known)
     ]
     return sorted(items, key=lambda item: (item.pop("urgency"), -item.pop("weight"), item["project"]))
 
@@ -71,8 +71,8 @@ def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC):%d %b, %H:%M} UTC"
 
 
-def _list_items(tenant: Row, targets: Targets, env: str, known: KnownTopics) -> Iterator[Row]:
-    statuses = [each for each in judge(_facts(tenant, env, known)) if each.name not in _QUIET]
+def _list_items(tenant: Row, targets: Targets, facts: StatusFacts, known: KnownTopics) -> Iterator[Row]:
+    statuses = [each for each in judge(facts) if each.name not in _QUIET]
     may_raise = tenant["advice"] == "raise" and tenant["recommended_qps"] is not None
     for each in statuses:
         remedy = each.remedy
@@ -99,7 +99,7 @@ def _list_items(tenant: Row, targets: Targets, env: str, known: KnownTopics) -> 
         }  # fmt: skip
 
 
-def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics) -> StatusFacts:
+def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics, subscription: str) -> StatusFacts:
     project = tenant["project"]
     cause = _cause(tenant)
     covered = tenant["covered_s"] or 0.0
@@ -113,6 +113,7 @@ def _facts(tenant: Mapping[str, Any], env: str, known: KnownTopics) -> StatusFac
     return StatusFacts(
         project=project,
         env=env,
+        subscription=subscription,
         state=known.deleted.get(project) or _state(tenant, topic, cause),
         qps=tenant["qps"],
         waiting=tuple(

@@ -85,7 +85,7 @@ def document(made: DocumentInput, about: ReportProperties, most_points: int = MO
         row["failing_since"] = None
     for row, since in _find_failing_since(made.tenants, rows, windows):
         row["failing_since"] = since
-    noticed = list_attention_items(rows, about.targets, about.env, about.topics)
+    noticed = list_attention_items(rows, about.targets, about.env, about.topics, about.subscription or "")
     shown = _choose_shown(rows, [item["project"] for item in noticed], most_points // len(windows))
     return content | {
         "from": plain(windows[0] - about.length),

@@ -41,7 +41,9 @@ def document(
     whole = merge_overviews(answers, most)
     unserved = _find_unserved(cluster, whole.tenants)
     has_lost_topics = any("topics" in record.troubles for record in cluster.nodes.values())
-    context = StatusContext(cluster.env, cluster.priorities, at, unserved, paused_by, has_lost_topics)
+    context = StatusContext(
+        cluster.env, cluster.priorities, at, unserved, paused_by, has_lost_topics, cluster.subscription
+    )
     return {
         "env": cluster.env,
         "at": format_instant(at),

@@ -23,8 +23,8 @@ _MEASURED_S = 30.0  # nodes measure rates over up to this time
 
 class StatusContext(NamedTuple):
     """What a tenant's status depends on besides its own figures: the environment, its priorities, the time (unix ns),
-    the projects with groups in partitions without an owner, who paused topics, by project, and whether etcd has lost
-    topics.
+    the projects with groups in partitions without an owner, who paused topics, by project, whether etcd has lost
+    topics, and the subscription (empty: the unnamed one).
     """
 
     env: str
@@ -33,6 +33,7 @@ class StatusContext(NamedTuple):
     unserved: Collection[str] = ()
     paused_by: Mapping[str, str] = {}
     has_lost_topics: bool = False
+    subscription: str = ""
 
 
 def judge_tenant(tenant: TenantOverview, context: StatusContext) -> list[Status]:
@@ -47,6 +48,7 @@ def judge_tenant(tenant: TenantOverview, context: StatusContext) -> list[Status]
         project, context.env, tenant.state, tenant.qps, waiting, rates_of(whole), whole.reasons,
         int(project in context.unserved), tenant.deleted, tenant.pushed, Failure(tenant.error, since),
         whole.gone_s, whole.never, context.paused_by.get(project, ""), is_lost=context.has_lost_topics,
+        subscription=context.subscription,
     ))  # fmt: skip
 
 

@@ -163,7 +163,8 @@ def _question(
     known = {answer.node: answer.lost for answer in answers if answer.lost is not None and accepted is None}
     topic = accepted.topic if accepted is not None else next(iter(known.values()), None)
     return Question(
-        project=project, env=cluster.env, at=time.time_ns(), priorities=cluster_config.priorities,
+        project=project, env=cluster.env, subscription=cluster.subscription, at=time.time_ns(),
+        priorities=cluster_config.priorities,
         topic=topic, lost=accepted is None and (bool(known) or cluster.has_lost_topics),
         deleted=accepted is not None and accepted.deleted,
         max_group_qps=cluster_config.max_group_qps, unserved=cluster.count_unserved(project, answers),

@@ -17,7 +17,7 @@ class Question:
     groups in partitions that no node serves. `silent` are the nodes that should have answered. `troubles` are sentences
     about nodes that can't do their work. `lost`: etcd has no topic of the project and has lost topics; `topic` is then
     the one that nodes still know. `paused_by` says who paused the topic, and when. `at` is in unix ns, `within` in
-    seconds.
+    seconds. `subscription` is empty for the unnamed one.
     """
 
     project: str
@@ -34,3 +34,4 @@ class Question:
     troubles: Sequence[str] = ()
     lost: bool = False
     paused_by: str = ""
+    subscription: str = ""

@@ -47,6 +47,7 @@ def judge_project(
         never=is_never(load),
         stopped_by=question.paused_by,
         is_lost=question.lost,
+        subscription=question.subscription,
     ))  # fmt: skip
 
 

@@ -38,7 +38,8 @@ class StatusFacts(NamedTuple):
     backlog is empty, None if unknown; `never`: it grows. `stopped_by` names who paused the topic, and when. `slots` is
     the share of all slots that the project uses, None if unknown. `is_pushed`: an HTTP endpoint handles its messages.
     `late_since` is since when (unix ns) a message has been late, if
-    known. `is_lost`: etcd may have lost the topic.
+    known. `is_lost`: etcd may have lost the topic. `subscription` is the one that this is
+    about, empty: the unnamed.
     """
 
     project: str
@@ -58,6 +59,7 @@ class StatusFacts(NamedTuple):
     slots: float | None = None
     is_lost: bool = False
     late_since: int | None = None
+    subscription: str = ""
 
     @property
     def backlog(self) -> int:

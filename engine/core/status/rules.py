@@ -70,7 +70,8 @@ def failing(facts: StatusFacts) -> Status | None:
         of_them = f"{format_rate(rates.failed)} of {format_rate(attempts)}"
         sentence = f"{format_part(share)} of its attempts fail, {of_them}{last}"
     remedy = (
-        f"mend its handler, or what it calls; {hint(f'dlq list {facts.project}', facts.env)} shows dead letters,"
+        "mend its handler, or what it calls;"
+        f" {hint(f'dlq list {facts.project}', facts.env, facts.subscription)} shows dead letters,"
         f" {hint(f'topics pause {facts.project}', facts.env)} lets the rest wait meanwhile"
     )
     return Status("failing", severity, f"failing {format_part(share)}", sentence, remedy)
@@ -93,7 +94,7 @@ def deleted(facts: StatusFacts) -> Status | None:
         return None
     remedy = (
         f"{hint(f'topics drain {facts.project}', facts.env)} has them handled,"
-        f" {hint(f'backlog purge {facts.project}', facts.env)} drops them"
+        f" {hint(f'backlog purge {facts.project}', facts.env, facts.subscription)} drops them"
     )
     sentence = f"its topic was deleted while messages waited: {format_waiting(facts.backlog)}"
     return Status("deleted", "warning", "deleted", sentence, remedy)
