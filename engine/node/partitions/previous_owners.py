@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenlane.engine.base.clock import now_ns
+from evenlane.engine.core.lane.attempts import holder_of
 from evenlane.engine.core.queue.entry import MessageRef
 from evenlane.engine.core.queue.requeue import requeue
 from evenlane.engine.core.wire import header_values
@@ -25,9 +26,13 @@ if TYPE_CHECKING:
 class PreviousOwners:
     """The messages of one partition (`lanes`) that previous owners hold. `busy` reads the in-flight records.
 
-    Invariant: the held messages themselves are in `Lane.held`. `_keys` has those of ordered topics, whose keys are out
-    at their holder. `_ended` has those that were settled here for their holder, so that none is settled twice; `_freed`
-    those that were released.
+    Invariants:
+    - The held messages themselves are in `Lane.held`. `_keys` has those of ordered topics, whose keys are out at their
+      holder.
+    - `_void` has the messages of ordered topics that were started before the subscription was reset. They come again in
+      put order, so they aren't in `Lane.held`; instead the key of each waits behind a place that no message has.
+    - `_ended` has those that were settled here for their holder, so that none is settled twice; `_freed` those that
+      were released.
     """
 
     def __init__(
@@ -41,18 +46,21 @@ class PreviousOwners:
         self._store, self._lanes, self._busy = store, lanes, busy
         self._ready, self._eligibility = ready, eligibility
         self._keys: dict[MessageRef, Queue] = {}
+        self._void: dict[MessageRef, Queue] = {}
         self._ended: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
         self._freed: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
 
     async def hold(self, lane: FedLane, parts: Iterable[HeldLane]) -> None:
         """Act on the records of previous owners; the lane withholds their messages already. Raises Lost."""
         for part in parts:
-            await self._keep_keys(lane, part.running)
-            if not is_void(part, lane):
+            if is_void(part, lane):
+                await self._keep_keys(lane, part.running, is_void=True)
+            else:
+                await self._keep_keys(lane, part.running)
                 self._settle(lane, part.done)
                 self._note_failed(lane, part.failed)
 
-    async def _keep_keys(self, lane: FedLane, sequences: list[int]) -> None:
+    async def _keep_keys(self, lane: FedLane, sequences: list[int], *, is_void: bool = False) -> None:
         """Take the keys of held messages in ordered topics, so that no other message of these keys starts here."""
         for stored in await self._store.get(lane.id, sequences) if sequences else ():
             if stored is None or (key := header_values.key(stored.headers)) is None:
@@ -60,8 +68,13 @@ class PreviousOwners:
             queue = lane.queue_of(stored.subject.encode())
             if queue is not None and queue.order is not None:
                 place = MessageRef(lane, stored.sequence)
-                queue.order.admit(key, place)
-                self._keys[place] = queue
+                if is_void:
+                    lane.held.pop(stored.sequence, None)
+                    queue.order.admit(key, _stand_in(place))
+                    self._void[place] = queue
+                else:
+                    queue.order.admit(key, place)
+                    self._keys[place] = queue
 
     def _key_free(self, lane: FedLane, sequence: int) -> None:
         place = MessageRef(lane, sequence)
@@ -88,7 +101,8 @@ class PreviousOwners:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
             if is_void(part, lane):
-                self._release(lane, [each for each in part.done if each in lane.held])
+                marks = lane.marks.of  # a later owner may have started the message again
+                self._release(lane, [each for each in part.done if holder_of(marks.get(each, 0)) == record.epoch])
             else:
                 self._settle(lane, part.done)
 
@@ -105,6 +119,9 @@ class PreviousOwners:
         self._freed[lane].update(sequences)
         for queue in requeue(lane, sequences, now_ns()):
             self._ready.on_queue_ready(queue)
+        for place in [MessageRef(lane, sequence) for sequence in sequences]:
+            if (waiting := self._void.pop(place, None)) is not None:
+                self._eligibility.free(waiting, _stand_in(place))
 
     async def on_gone(self, record: HeldRecord) -> None:
         """Release messages whose holder is gone without ending them. They become suspects, for the holder may have died
@@ -116,7 +133,8 @@ class PreviousOwners:
         for lane in self._lanes:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
-            known = lane.held.keys() & {*part.running}  # empty if the stream has been replaced since
+            void = {place.sequence for place in self._void if place.lane is lane}
+            known = (lane.held.keys() | void) & {*part.running}  # empty if the stream has been replaced since
             suspect(lane, mark_suspects(records, lane.id, record.epoch, known))
             self._release(lane, part.running)
 
@@ -127,3 +145,8 @@ class PreviousOwners:
             for lane in self._lanes
             if (part := record.lanes.get(lane.id.kind)) is not None
         )
+
+
+def _stand_in(place: MessageRef) -> MessageRef:
+    """The place that no message has."""
+    return MessageRef(place.lane, -place.sequence)

@@ -150,3 +150,25 @@ async def test_result_since_the_reset_counts(world):
     second = await world.key("k")
     await handled(world, first, second)
     assert [("a", first), ("b", second)] == world.begun
+
+
+async def test_earlier_messages_of_the_key_come_first(world):
+    """K6, K10: they had been handled, and the one that runs at the reset is handled again after them."""
+    first = await world.key("k")
+    a = await world.bare("a")
+    await a.owned.open(P, 1)
+    await handled(world, first)
+    await until(lambda: is_durable(a))
+    world.slow = {("a", "second")}
+    second = await world.key("k", id="second")
+    await until(lambda: ("a", second) in world.begun)
+    third = await world.key("k")
+    await world.released(a, 1)
+    b = await world.bare("b", chosen=reset(world))
+    await world.take_over(b)
+    await turns(50)
+    world.gate.set()
+    await until(lambda: not world.record().is_running)
+    world.pass_on(b)
+    await until(lambda: ("b", third) in world.begun)
+    assert [("b", first), ("b", second), ("b", third)] == [each for each in world.begun if each[0] == "b"]
