@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from evenlane.engine.base import names
-from evenlane.engine.cluster.subscriptions.registry import registry_key
+from evenlane.engine.cluster.subscriptions.registry import RegistryView, registry_key
 from evenlane.engine.cluster.subscriptions.registry_watch import RegistryWatch
 from evenlane.engine.control.subscriptions import creation
 from evenlane.engine.core.queue import subscription_filter
 from evenlane.engine.node.dispatch import dispatcher
+from evenlane.engine.node.partitions import previous_owners, takeover
 from evenlane.engine.node.partitions.registry_adoption import RegistryAdoption
 from evenlane.engine.node.settle.removal_bound import RemovalBound
 from evenlane.ring.coordination.ports import PutKey
@@ -23,7 +24,6 @@ from tests.simulation.nodes import ENV
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from evenlane.engine.cluster.subscriptions.registry import RegistryView
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.ring.coordination.ports import TxnResult
@@ -150,6 +150,22 @@ def _any_log_believed() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _reset_ignored() -> Iterator[None]:
+    """The unnamed subscription removes by what another one had settled before its reset."""
+    with patch.object(RegistryView, "reset_of", lambda *_: 0):
+        yield
+
+
+@contextmanager
+def _results_of_before_count() -> Iterator[None]:
+    """Results of handlers that were started before a reset settle their messages."""
+    with ExitStack() as stack:
+        for module in (takeover, previous_owners):
+            stack.enter_context(patch.object(module, "is_void", lambda *_: False))
+        yield
+
+
 SUBSCRIPTION_MUTANTS = {
     "purge by the own watermark": Mutant(_own_watermark, _LOSS, 20),
     "deletes above the watermark": Mutant(_deletes_above, _LOSS, 20),
@@ -159,4 +175,6 @@ SUBSCRIPTION_MUTANTS = {
     "retries in the shared stream": Mutant(_shared_retries, _LOSS, 20),
     "retries of others handled": Mutant(_no_pass_over, _HELD, 20),
     "log of before a rollback believed": Mutant(_any_log_believed, _LOSS, 10, script=1320),
+    "removal by a log of before a reset": Mutant(_reset_ignored, _LOSS, 10, first=70),
+    "results of before a reset count": Mutant(_results_of_before_count, _LOSS, 20, first=10),
 }

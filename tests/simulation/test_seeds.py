@@ -50,6 +50,8 @@ def _really_happened(totals: Counter[str], seeds: int) -> None:
     assert any(kind.startswith("dead: its process died") for kind in totals)
     assert totals["subscriptions"] > seeds / 8
     assert totals["creators killed"] > 0, "each creation was completed at once"
+    assert totals["resets"] > seeds / 20
+    assert totals[f"{AUDIT}: again"] > totals["resets"]
     for what in ("settled", "failed", "dead", "duplicates", "due before"):
         assert totals[f"{AUDIT}: {what}"] > 0, f"{what} never happened in {AUDIT}"
 

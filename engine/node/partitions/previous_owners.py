@@ -13,7 +13,7 @@ from evenlane.engine.node.partitions.crash_suspects import mark_suspects, suspec
 from evenlane.engine.node.partitions.takeover import is_void
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from evenlane.engine.core.ports import BusyRecord, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
@@ -30,7 +30,8 @@ class PreviousOwners:
     - The held messages themselves are in `Lane.held`. `_keys` has those of ordered topics, whose keys are out at their
       holder.
     - `_void` has the messages of ordered topics that were started before the subscription was reset. They come again in
-      put order, so they aren't in `Lane.held`; instead the key of each waits behind a place that no message has.
+      put order, so they aren't in `Lane.held`; instead the key of each waits behind a place that no message has. The
+      epoch is that of their holder.
     - `_ended` has those that were settled here for their holder, so that none is settled twice; `_freed` those that
       were released.
     """
@@ -46,21 +47,19 @@ class PreviousOwners:
         self._store, self._lanes, self._busy = store, lanes, busy
         self._ready, self._eligibility = ready, eligibility
         self._keys: dict[MessageRef, Queue] = {}
-        self._void: dict[MessageRef, Queue] = {}
+        self._void: dict[MessageRef, tuple[int, Queue]] = {}
         self._ended: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
         self._freed: dict[FedLane, set[int]] = {lane: set() for lane in lanes}
 
-    async def hold(self, lane: FedLane, parts: Iterable[HeldLane]) -> None:
-        """Act on the records of previous owners; the lane withholds their messages already. Raises Lost."""
-        for part in parts:
-            if is_void(part, lane):
-                await self._keep_keys(lane, part.running, is_void=True)
-            else:
-                await self._keep_keys(lane, part.running)
+    async def hold(self, lane: FedLane, parts: Mapping[int, HeldLane]) -> None:
+        """Act on the records of previous owners, by epoch; the lane withholds their messages already. Raises Lost."""
+        for epoch, part in parts.items():
+            await self._keep_keys(lane, part.running, epoch, void=is_void(part, lane))
+            if not is_void(part, lane):
                 self._settle(lane, part.done)
                 self._note_failed(lane, part.failed)
 
-    async def _keep_keys(self, lane: FedLane, sequences: list[int], *, is_void: bool = False) -> None:
+    async def _keep_keys(self, lane: FedLane, sequences: list[int], epoch: int, *, void: bool) -> None:
         """Take the keys of held messages in ordered topics, so that no other message of these keys starts here."""
         for stored in await self._store.get(lane.id, sequences) if sequences else ():
             if stored is None or (key := header_values.key(stored.headers)) is None:
@@ -68,10 +67,10 @@ class PreviousOwners:
             queue = lane.queue_of(stored.subject.encode())
             if queue is not None and queue.order is not None:
                 place = MessageRef(lane, stored.sequence)
-                if is_void:
+                if void:
                     lane.held.pop(stored.sequence, None)
                     queue.order.admit(key, _stand_in(place))
-                    self._void[place] = queue
+                    self._void[place] = epoch, queue
                 else:
                     queue.order.admit(key, place)
                     self._keys[place] = queue
@@ -101,10 +100,14 @@ class PreviousOwners:
             if (part := record.lanes.get(lane.id.kind)) is None:
                 continue
             if is_void(part, lane):
-                marks = lane.marks.of  # a later owner may have started the message again
-                self._release(lane, [each for each in part.done if holder_of(marks.get(each, 0)) == record.epoch])
+                self._release(lane, [each for each in part.done if self._is_holder(record, lane, each)])
             else:
                 self._settle(lane, part.done)
+
+    def _is_holder(self, record: HeldRecord, lane: FedLane, sequence: int) -> bool:
+        """Whether this record's owner has started the message last; a later one may have started it again."""
+        epoch, _ = self._void.get(MessageRef(lane, sequence), (0, None))
+        return record.epoch in {epoch, holder_of(lane.marks.of.get(sequence, 0))}
 
     def release(self, record: HeldRecord) -> None:
         """Release messages whose holder lives, but won't handle them after all."""
@@ -120,8 +123,9 @@ class PreviousOwners:
         for queue in requeue(lane, sequences, now_ns()):
             self._ready.on_queue_ready(queue)
         for place in [MessageRef(lane, sequence) for sequence in sequences]:
-            if (waiting := self._void.pop(place, None)) is not None:
-                self._eligibility.free(waiting, _stand_in(place))
+            if place in self._void:
+                _, queue = self._void.pop(place)
+                self._eligibility.free(queue, _stand_in(place))
 
     async def on_gone(self, record: HeldRecord) -> None:
         """Release messages whose holder is gone without ending them. They become suspects, for the holder may have died

@@ -51,9 +51,9 @@ async def recover(
     repeated: bool = True,
     version: Callable[[], int] = lambda: settle_record.VERSION,
     chosen: Callable[[], SubscriptionFilter] = lambda: ALL_MESSAGES,
-) -> tuple[LaneState, list[HeldLane]]:
+) -> tuple[LaneState, dict[int, HeldLane]]:
     """Take a lane over: read its log, and append a checkpoint, which fences the last owner. Returns the stream's state,
-    and what previous owners say of this very stream. Raises Fenced, Lost.
+    and what previous owners say of this very stream, by epoch. Raises Fenced, Lost.
 
     If the last owner didn't end cleanly, the record carries the crash horizon. It counts an attempt for each message
     that an in-flight record names (`busy` returns the records), that an earlier owner held whose key is gone, or that
@@ -101,7 +101,7 @@ async def recover(
             lane.hold(epoch, part.running, [] if is_void(part, lane) else part.done)
         lane.verified = incarnation
         if await _fence(store, lane, position, version):
-            return state, [*parts.values()]
+            return state, parts
 
 
 async def _read(store: Store, lane: Lane) -> tuple[LogState, int, LaneState]:
