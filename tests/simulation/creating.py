@@ -111,4 +111,4 @@ class Creating:
         """The registry in etcd may be another one."""
         promises, entry = self._w.clusters.get(AUDIT), self._entry()
         if entry is not None and isinstance(promises, SubscriptionPromises):
-            promises.since, promises.start, promises.reset = entry.due_from, entry.start or 0, entry.reset
+            promises.look(entry.due_from, entry.start or 0, entry.reset)

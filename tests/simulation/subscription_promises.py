@@ -38,6 +38,7 @@ class SubscriptionPromises(Promises):
     def __init__(self, *of: Any) -> None:
         super().__init__(*of)
         self.since = self.start = self.reset = 0
+        self._since_before = 0  # the last reset
         self._begun: set[str] = set()  # shared streams
         self._acknowledged = 0  # the last reset that is
         self._resets: dict[str, int] = {}  # by shared stream: the reset that holds for its messages
@@ -62,7 +63,8 @@ class SubscriptionPromises(Promises):
             self.ended.add(item.uid)
             self.counts["retries skipped"] += 1
             return
-        if not self._was_due_before(item):
+        is_reset = self._resets.get(what.partition(" ")[0], 0) >= self.reset
+        if not (self._was_due_before(item) or (not is_reset and 0 < max(item.due, item.at) < self._since_before)):
             super()._over(what, item)
             return
         self.ended.add(item.uid)
@@ -75,6 +77,12 @@ class SubscriptionPromises(Promises):
             self._foreign.add(id(item))
 
     # ---- resets
+
+    def look(self, since: int, start: int, reset: int) -> None:
+        """The registry says so."""
+        if reset != self.reset:
+            self._since_before = self.since
+        self.since, self.start, self.reset = since, start, reset
 
     @property
     def _skips(self) -> bool:
