@@ -80,6 +80,18 @@ async def test_delayed_messages_that_all_have_settled_go() -> None:
         await world.all_gone()
 
 
+async def test_nothing_is_asked_once_all_is_gone() -> None:
+    """K10: an idle environment with two subscriptions costs no requests."""
+    async with World() as world:
+        mine, theirs = await hold_some(world, "lanes")
+        mine.release()
+        theirs.release()
+        await world.all_gone()
+        await until(
+            lambda: not any(node.settler.truncator.lanes for node in world.nodes), what="nobody to look after a lane"
+        )
+
+
 async def test_idle_owner_removes_what_another_subscription_settles_later() -> None:
     """K10: also where its own watermark is held, and nothing more happens in it."""
     async with World() as world:
