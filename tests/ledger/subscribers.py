@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from evenlane.engine.core.wire import headers as h
 from evenlane.engine.producer.put import Put
 from tests.ledger.cli import patiently
 from tests.ledger.cluster import ProcessCluster
 from tests.ledger.dead import DeadLetters
+from tests.ledger.handlers import forgive
 from tests.ledger.world import ProcessWorld
+from tests.support.streams import all_stored
 from tests.support.until import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from evenlane.engine.producer.producer import Producer
@@ -73,6 +77,33 @@ class Subscribers:
                 )
             await self.first.put(self._producer, puts)
         return set(self.first.acknowledged) - before
+
+    async def put_held(self) -> set[str]:
+        """Put one message per project whose handlers run until `let_go`, and hold all that comes after it."""
+        assert self._producer is not None
+        puts = [Put(each, b"x", id=f"{each}-held", headers={"order": "held 0"}) for each in self.first.projects]
+        await self.first.put(self._producer, puts)
+        ids = {str(each.id) for each in puts}
+        await until(lambda: ids <= {*self.first.ids("begin")}, 60, "handlers to hold the messages")
+        return ids
+
+    def let_go(self) -> None:
+        for world in (self.first, self.audit):
+            forgive(world.folder / "ledger")
+
+    def times_handled(self, ids: Iterable[str]) -> Counter[str]:
+        """How often audit has begun each of these."""
+        counted = Counter(self.audit.ids("begin"))
+        return Counter({each: counted[each] for each in ids})
+
+    async def stored(self) -> set[str]:
+        """The ids of the messages in the lanes that were put as such."""
+        found = await all_stored(self.first.servers.nats.url, "online", self.first.partitions)
+        heads = [h.value(each.headers, h.ID) or "" for each in found if h.value(each.headers, h.ORIGIN) is None]
+        return {head.partition(":")[2] for head in heads}
+
+    async def streams(self) -> list[str]:
+        return [*(await self.first.api("STREAM.NAMES"))["streams"]]
 
     @asynccontextmanager
     async def load(self) -> AsyncIterator[None]:
@@ -134,4 +165,5 @@ def _order_of(number: int) -> str:
 
 
 def _is_hopeless(own: str) -> bool:
-    return _order_of(int(own.rpartition("-")[2])) == ORDERS[-1]
+    number = own.rpartition("-")[2]
+    return number.isdigit() and _order_of(int(number)) == ORDERS[-1]

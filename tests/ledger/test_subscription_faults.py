@@ -8,6 +8,7 @@ import pytest
 
 from tests.ledger.cluster import TTL_S
 from tests.ledger.subscribers import AUDIT, Subscribers, subscribers
+from tests.support.until import until
 
 pytestmark = pytest.mark.real
 
@@ -102,3 +103,58 @@ class TestCreation:
             await them.ended_in(them.audit, promised)
             await them.ended_in(them.first, set(them.first.acknowledged))
             await them.empty()
+
+
+class TestReset:
+    @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=FULL) for seed in range(1, 20))])
+    @pytest.mark.parametrize("victim", ["first", "audit"])
+    async def test_all_that_is_stored_comes_again(self, tmp_path, victim, seed):
+        """K10, L: an owner of either subscription is killed in any phase of the reset. The first one holds the
+        messages: its handlers run until they are let go.
+        """
+        chance = Random(seed)
+        async with subscribers(tmp_path) as them:
+            nodes = {"first": await them.start("a", "b")}
+            await them.command("create", AUDIT)
+            nodes["audit"] = await them.start_audit("x", "y")
+            held = await them.put_held()
+            ids = await them.put()
+            await them.ended_in(them.audit, ids)
+            times = them.times_handled(ids)
+            resetting = asyncio.create_task(them.command("reset", AUDIT, "--to", "first", "--yes"))
+            await asyncio.sleep(chance.random())
+            await kill(them, nodes[victim][seed % 2], chance)
+            await resetting
+            stored = await them.stored()
+            await until(
+                lambda: all(them.times_handled([each])[each] > times[each] for each in ids & stored), 120,
+                "all that is stored to be handled again",
+            )  # fmt: skip
+            them.let_go()
+            await them.ended_in(them.first, ids | held)
+            await them.ended_in(them.audit, ids | held)
+            await them.empty()
+
+
+class TestDeletion:
+    @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=FULL) for seed in range(1, 20))])
+    async def test_stopped_node_brings_nothing_back(self, tmp_path, seed):
+        """K10, L, fault 2: a node of the subscription is stopped while it is deleted, and wakes after that. Only what
+        the subscription held goes.
+        """
+        async with subscribers(tmp_path) as them:
+            await them.start("a", "b")
+            await them.command("create", AUDIT)
+            [node, other] = await them.start_audit("x", "y")
+            await them.put(Random(seed).randrange(1, 10))
+            node.send(signal.SIGSTOP)
+            assert 0 == await other.stop(), other.last_words()
+            await them.put()
+            await them.command("delete", AUDIT, "--yes")
+            node.send(signal.SIGCONT)
+            assert 0 != await asyncio.wait_for(node.ended(), 60), node.last_words()
+            await them.put()
+            await them.ended_in(them.first, set(them.first.acknowledged))
+            await them.empty()
+            assert not [name for name in await them.streams() if name.endswith(f"_{AUDIT}")]
+            assert not [key for key in them.first.history.keys if f"/{AUDIT}/" in f"/{key}"]
