@@ -103,8 +103,8 @@ def number(text: str) -> int | None:
 
 
 def due_hour(text: str) -> int | None:
-    """Parse the hour in the last word of a delay subject. Returns None if it is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _HOUR_DIGITS else None
+    """Parse the hour in the last word of a delay subject, which has no padding. Returns None if it is none."""
+    return number(text) if len(text) <= _HOUR_DIGITS else None
 
 
 def cluster_name(env: str, subscription: str = "") -> str:

@@ -15,7 +15,7 @@ from evenlane.engine.core.queue import subscription_filter
 from evenlane.engine.node.dispatch import dispatcher
 from evenlane.engine.node.partitions import previous_owners, takeover
 from evenlane.engine.node.partitions.registry_adoption import RegistryAdoption
-from evenlane.engine.node.settle.removal_bound import RemovalBound
+from evenlane.engine.node.settle.removal_bound import OtherLog, RemovalBound
 from evenlane.ring.coordination.ports import PutKey
 from tests.simulation.etcd import SimCoordination
 from tests.simulation.mutant import Mutant
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from evenlane.engine.core.lane.lane import Lane
-    from evenlane.engine.core.lane.settled_set import SettledSet
     from evenlane.ring.coordination.ports import TxnResult
 
 _LOSS, _HELD = ("L",), ("K10",)
@@ -53,10 +52,10 @@ def _deletes_above() -> Iterator[None]:
 def _own_settled_deleted() -> Iterator[None]:
     """Above a pinned watermark, what the unnamed subscription has settled itself is deleted."""
 
-    async def find_settled(_self: RemovalBound, lane: Lane) -> list[SettledSet]:
-        return [lane.settled]
+    async def read_logs(_self: RemovalBound, lane: Lane) -> list[OtherLog]:
+        return [OtherLog(lane.settled, b"")]
 
-    with patch.object(RemovalBound, "find_settled", find_settled):
+    with patch.object(RemovalBound, "read_logs", read_logs):
         yield
 
 

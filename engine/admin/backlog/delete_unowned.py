@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from evenlane.engine.admin.backlog.scan import iter_waiting, views
 from evenlane.engine.cluster.owners import read_handoffs
-from evenlane.engine.core.ports import Lost
+from evenlane.engine.core.ports import LogMoved, Lost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from evenlane.engine.admin.backlog.scan import LaneView
     from evenlane.engine.admin.session import AdminSession
+    from evenlane.engine.base.names import LaneId
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.wire.queue_subjects import Subject
 
@@ -26,19 +27,28 @@ async def delete_waiting(
     """Delete the messages that waited when the subjects were counted, except those that previous owners still handle.
     `on_progress` is called with the number of those that are deleted.
 
-    Raises Lost, Refused, CoordinationError; messages deleted before stay deleted.
+    Raises LogMoved if somebody has written to a settle log meanwhile: a new owner, or the creation of a subscription
+    that needs the messages. Raises Lost, Refused, CoordinationError; messages deleted before stay deleted.
     """
     theirs = await read_handoffs(outside.etcd, outside.cluster, partition)
     subjects = list(subjects)
+    positions = {each.lane: await _position_of(outside.store, each.lane) for each in subjects}
     known = await views(outside.store, subjects, outside.subscriber)
     deleted = 0
     for subject in subjects:
         view = known[subject.lane]
         async for page in iter_waiting(outside.store, subject, view):
             mine = [head.sequence for head in page if head.sequence not in theirs[subject.lane.kind]]
+            if await _position_of(outside.store, subject.lane) != positions[subject.lane]:
+                raise LogMoved(f"the settle log of {subject.lane.kind} {partition} has moved")
             await delete(outside.store, view, mine)
             deleted += len(mine)
             on_progress(deleted)
+
+
+async def _position_of(store: Store, lane: LaneId) -> int:
+    _, position = await store.read_log(lane)
+    return position
 
 
 async def delete(store: Store, view: LaneView, sequences: list[int]) -> None:

@@ -78,8 +78,9 @@ async def run_rounds(outside: AdminSession, tally: DropTally, ask: DropRequest, 
         if any(partition in owned for partition in tally.left):
             await _ask(outside, tally, ask, owned)
         unowned = [partition for partition in tally.left if partition not in owned]
-        # (with a named subscription there is at least the one without a name)
-        shared = bool(unowned and await outside.list_subscriptions())
+        shared = bool(unowned) and (
+            outside.settings.subscription is not None or bool(await outside.list_subscriptions())
+        )
         moved: set[int] = set()
         for partition in unowned:
             try:

@@ -68,6 +68,9 @@ async def settle(store: Store, view: LaneView, heads: Sequence[Head]) -> None:
         log = replace(log, created=state.created, settled=view.settled, reset=view.subscriber.chosen.reset)
     if log.created and log.created != state.created:
         raise EvenlaneError(f"the settle log of {where} belongs to an earlier stream: start a node")
+    heads = [head for head in heads if head.sequence not in log.settled]  # it may have moved since they were found
+    if not heads:
+        return
     await store.append_log(view.id, encode(make_drop(log, state, heads)), position)
 
 

@@ -14,6 +14,7 @@ from evenlane.engine.admin.replays.replay import IN_FLIGHT, Replay
 from evenlane.engine.admin.replays.selection import select
 from evenlane.engine.base import names
 from evenlane.engine.core.message.handled import read_handled, replay_handled
+from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
 from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
 
@@ -75,7 +76,8 @@ class HandledClient:
             patterns = ", ".join(self._entry.projects)
             name = names.subscription_of(self._cluster)
             raise EvenlaneError(f"subscription {name!r} gets no messages of {project}: its projects are {patterns}")
-        return await select(self._store, self._cluster_config, project, stretch)
+        subscriber = UNNAMED if self._entry is None else Subscriber(is_named=True, chosen=self._entry.filter)
+        return await select(self._store, self._cluster_config, project, stretch, subscriber)
 
     async def replay(
         self,

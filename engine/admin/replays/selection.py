@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.admin.backlog.scan import PAGE, list_subjects, map_concurrently, pages, views
+from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
 from evenlane.engine.core.queue.subscription_filter import is_of_another
 from evenlane.engine.core.wire import header_values
 
@@ -45,10 +46,14 @@ class Selection(NamedTuple):
         return sum(map(len, self.settled.values()))
 
 
-async def select(store: Store, cluster_config: ClusterConfig, project: str, stretch: Stretch) -> Selection:
-    """Select the messages that the cluster of this store has settled. Raises Lost, Refused."""
+async def select(
+    store: Store, cluster_config: ClusterConfig, project: str, stretch: Stretch, subscriber: Subscriber = UNNAMED
+) -> Selection:
+    """Select the messages that the subscription of this store has settled, since its last reset. Raises Lost,
+    Refused.
+    """
     subjects = await list_subjects(store, cluster_config, project, cluster_config.priorities)
-    seen = await views(store, subjects)
+    seen = await views(store, subjects, subscriber)
 
     async def search(subject: Subject) -> tuple[LaneId, list[int], int]:
         return subject.lane, *await _search(store, subject, seen[subject.lane], stretch)

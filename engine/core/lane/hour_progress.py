@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from evenlane.engine.base.names import due_hour
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 
 class HourProgress:
-    """The progress of the hours of one stream. An hour is the due time in whole hours since 1970.
+    """The progress of the hours of one stream. An hour is the due time in whole hours since 1970. Without `tracks`
+    nothing is known of any hour.
 
     Invariants:
     - All messages of an hour up to `_last[hour]` were delivered. Its feed delivers in stream order.
@@ -21,17 +24,20 @@ class HourProgress:
     `repeated` counts messages that were settled before they were delivered: the log should say that they needn't be.
     """
 
-    def __init__(self, positions: Mapping[int, int] | None = None) -> None:
+    def __init__(self, positions: Mapping[int, int] | None = None, *, tracks: bool = True) -> None:
+        self._tracks = tracks
         self._last: dict[int, int] = {**positions} if positions else {}
         self._open: dict[int, int] = {}
         self.repeated = 0
 
     def note(self, subject: bytes, sequence: int, *, settled: bool) -> None:
         """Note a delivered message, and whether it is settled already."""
+        if not self._tracks:
+            return
         word = subject[subject.rfind(b".") + 1 :]
-        if not word.isdigit():
-            return  # not an hour: it is fed from the beginning
-        hour = int(word)
+        hour = due_hour(word.decode()) if word.isdigit() else None
+        if hour is None:
+            return  # it is fed from the beginning
         self._last[hour] = max(sequence, self._last.get(hour, 0))
         if settled:
             self.repeated += 1
@@ -40,8 +46,9 @@ class HourProgress:
 
     def note_settled(self, sequences: Iterable[int]) -> None:
         """Note messages that are settled durably."""
-        for sequence in sequences:
-            self._open.pop(sequence, None)
+        if self._open:
+            for sequence in sequences:
+                self._open.pop(sequence, None)
 
     def retain(self, hours: Collection[int]) -> None:
         """Forget all hours but these: the stream has no messages of them."""

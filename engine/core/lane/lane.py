@@ -47,6 +47,7 @@ class Lane:
         self.fenced = False
         self.handoff: HandoffState | None = None  # set by `stop`: no more messages are handed out here
         self.log = SettleLog(epoch, lease)
+        self.is_shared = False  # other subscriptions may need messages that are settled here; set before `recover`
         self._begin("", 0, 0)
 
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
@@ -58,13 +59,16 @@ class Lane:
         # Messages that blocked a previous owner's event loop until its process ended itself, and for how many s.
         self.blocked: dict[int, float] = {}
         self.dropped: set[int] = set()  # dropped one by one, by command: settled, but a queue may still have them
-        self._init_settled(SettledSet(), AttemptMarks(), HourProgress())
+        self._init_settled(SettledSet(), AttemptMarks(), self._new_hours())
 
     def _init_settled(self, settled: SettledSet, marks: AttemptMarks, hours: HourProgress) -> None:
         self.settled, self.marks, self.hours = settled, marks, hours
         self.removal = DelayTruncation(settled) if self.later else Truncation(settled)
         self.log.begin(settled, marks, self.removal, hours)
         self.unsynced = self.log.unsynced  # settled, not yet logged; adding the first one must notify log and settler
+
+    def _new_hours(self, positions: dict[int, int] | None = None) -> HourProgress:
+        return HourProgress(positions if self.is_shared else None, tracks=self.is_shared and self.id.kind == "later")
 
     # ---- takeover and identity
 
@@ -84,7 +88,7 @@ class Lane:
         if not is_same_stream(log.created, log.high, 0, state):
             return False
         self.horizon = horizon
-        self._init_settled(log.settled, AttemptMarks(log.marks), HourProgress(log.hours))
+        self._init_settled(log.settled, AttemptMarks(log.marks), self._new_hours(log.hours))
         self.removal.take_over(state.first)
         if state.last == log.high:
             self.high_at = state.at or log.high_at
@@ -97,7 +101,7 @@ class Lane:
         whatever the settle log says. Attempts start again, too.
         """
         self._begin(state.created, state.last, state.at, horizon)
-        self._init_settled(SettledSet(watermark), AttemptMarks(), HourProgress())
+        self._init_settled(SettledSet(watermark), AttemptMarks(), self._new_hours())
         self.removal.take_over(state.first)
         self.recovered = watermark
 

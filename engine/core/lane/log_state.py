@@ -61,7 +61,7 @@ def fold(records: Iterable[bytes], epoch: int = 0) -> LogState:
             record = decode(raw)
             spans = unpack_runs(record.runs, record.watermark)
             marks = unpack_pairs(record.marks, record.watermark)
-            hours = unpack_pairs(record.hours, 0)
+            hours = _hours_of(record.hours)
             room = _count_left(room, spans)
         except ValueError:
             state.unreadable += 1
@@ -93,3 +93,11 @@ def _count_left(room: int, spans: list[tuple[int, int]]) -> int:
     if left < 0:
         raise ValueError("the runs of a settle record are longer than those of any stream")
     return left
+
+
+def _hours_of(packed: bytes) -> list[tuple[int, int]]:
+    """None if they can't be read: then all hours are fed from the beginning."""
+    try:
+        return unpack_pairs(packed, 0)
+    except ValueError:
+        return []

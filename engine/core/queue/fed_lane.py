@@ -77,6 +77,7 @@ class FedLane(Lane):
     def _begin(self, created: str, high: int, high_at: int, horizon: int = 0) -> None:
         super()._begin(created, high, high_at, horizon)
         self.position = 0  # the last sequence that the main feed has delivered
+        self._most_repeated = _REPEATED
         self.catch_up: CatchUp | None = None
         self.delayed = DelayHeap()
 
@@ -293,8 +294,8 @@ class FedLane(Lane):
         """Note a message that a feed of the delay stream has delivered."""
         self.note_end(sequence, at)
         self.hours.note(subject, sequence, settled=sequence in self.settled)
-        if self.hours.repeated >= _REPEATED:
-            self.hours.repeated = 0
+        if self.hours.repeated >= self._most_repeated:
+            self._most_repeated *= 2  # a paused project's message holds all progress of its hour
             self.log.checkpoint_due = not self.log.closed
 
     def take_in_later(self, subject: bytes, sequence: int, at: int, headers: bytes, body: bytes) -> None:

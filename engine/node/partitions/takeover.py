@@ -88,6 +88,7 @@ async def recover(
         # From here to the append nothing is awaited: a cancellation in between would leave half of it unlogged.
         horizon = horizon_of(log, state, clean=clean)
         lane.log.reset = max(reset, log.reset)
+        lane.is_shared = version() == settle_record.SHARED_VERSION
         if start is not None:
             lane.begin_after(start - 1, state, horizon)
             _log.info("the subscription was reset: the lane begins again", **lane_fields(lane), first=start)

@@ -100,8 +100,8 @@ class GroupInspector:
             if group is None or group not in requested.get(project, ()) or group in full[project] or not count:
                 continue
             if project not in needed:
-                others = await self._node.bound.find_settled(lane, project)
-                needed[project] = None if others is None else [lane.settled, *others]
+                logs = await self._node.bound.read_logs(lane, project)
+                needed[project] = None if logs is None else [lane.settled, *(log.settled for log in logs)]
             if not await self._is_all_settled(lane, subject, count, needed[project]):
                 full[project].add(group)
         if lane.fenced or lane.generation != generation:
@@ -112,7 +112,9 @@ class GroupInspector:
     ) -> None:
         """Look at the streams of retries of other subscriptions. Raises Lost."""
         node, lane = self._node, LaneId("again", partition)
-        for cluster in node.bound.others or ():
+        if (others := node.bound.others) is None:
+            raise Lost("nobody knows which subscriptions there are")
+        for cluster in others:
             for project, groups in requested.items():
                 for subject in (await node.store.count_by_subject(lane, project, cluster)).counts:
                     if (group := names.number(subject.split(".")[4])) in groups:

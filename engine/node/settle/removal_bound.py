@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from evenlane.engine.core.ports import Store
 
 _Claim: TypeAlias = settle_record.SettleRecord | LogState  # each says of which stream it is
+
+
+class OtherLog(NamedTuple):
+    """What another subscription's settle log says of a lane: the settled messages, and its last record."""
+
+    settled: "SettledSet"
+    end: bytes
 
 
 class RemovalBound:
@@ -65,7 +72,8 @@ class RemovalBound:
         Raises Lost.
         """
         if self._unlisted:
-            self._unlisted &= await self._store.find_clusters(again=True)
+            found = await self._store.find_clusters(again=True)
+            self._unlisted &= found  # (which may have grown meanwhile)
         return self._unlisted
 
     @property
@@ -120,18 +128,15 @@ class RemovalBound:
         except (ValueError, settle_record.UnknownVersion):
             return None
 
-    async def find_ends(self, lane: Lane) -> list[tuple[int, int]] | None:
-        """Where the lane's settle logs end, its own and those of all others: the epoch and number of each last record.
-        None if another subscription isn't known, or has no record. Raises Lost.
+    async def find_ends(self, lane: Lane) -> list[bytes] | None:
+        """The last record of the lane's settle log in each other subscription. None if one of them isn't known, or has
+        no record. Raises Lost.
         """
-        ends = [(lane.epoch, lane.log.durable_number)]
-        for cluster in self.others or ():
-            if (record := await self._read_last(cluster, lane)) is None:
-                return None
-            ends.append((record.epoch, record.number))
-        return None if self.others is None else ends
+        ends = [await self._store.read_last_record(lane.id, cluster) for cluster in self.others or ()]
+        found = [each for each in ends if each is not None]
+        return None if self.others is None or len(found) < len(ends) else found
 
-    async def find_settled(self, lane: Lane, project: str = "") -> list[SettledSet] | None:
+    async def read_logs(self, lane: Lane, project: str = "") -> list[OtherLog] | None:
         """What each other subscription has settled of the lane durably, above its watermark, too; with `project` only
         those that get this project's messages. None if one of them isn't known, or has settled nothing. Raises Lost.
         """
@@ -141,21 +146,22 @@ class RemovalBound:
         for cluster in self.others:
             if project and not self._takes(cluster, project):
                 continue
-            if (settled := await self._settled_of(cluster, lane)) is None:
+            if (log := await self._read_log(cluster, lane)) is None:
                 return None
-            found.append(settled)
+            found.append(log)
         return found
 
     def _takes(self, cluster: str, project: str) -> bool:
         entry = (self.view.subscriptions or {}).get(names.subscription_of(cluster))
         return entry is None or SubscriptionFilter(projects=tuple(entry.projects)).takes_project(project)
 
-    async def _settled_of(self, cluster: str, lane: Lane) -> SettledSet | None:
+    async def _read_log(self, cluster: str, lane: Lane) -> OtherLog | None:
+        records = await self._store.read_records(lane.id, cluster)
         try:
-            state = fold(await self._store.read_records(lane.id, cluster))
+            state = fold(records)
         except settle_record.UnknownVersion:
             return None
-        return state.settled if await self._recognise(cluster, lane, state) else None
+        return OtherLog(state.settled, records[-1]) if await self._recognise(cluster, lane, state) else None
 
     async def _recognise(self, cluster: str, lane: Lane, claim: _Claim) -> bool:
         """Whether another cluster's claim is about this very stream, and made since its subscription was reset."""
@@ -176,7 +182,9 @@ class RemovalBound:
         if (record.high, record.high_at) == (lane.high, lane.high_at):
             return True  # the message itself may be deleted
         [found] = await self._store.get(lane.id, [record.high])
-        return found is not None and found.at == record.high_at
+        # After a rollback there is another message. One that is gone was settled by all, which needs this very record,
+        # or was deleted by hand.
+        return found is None or found.at == record.high_at
 
     def discard(self, lane: Lane) -> None:
         """The lane isn't this node's any more."""

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from evenlane.engine.core.lane.settled_set import SettledSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.lane.retention import Retention
     from evenlane.engine.core.ports import Store
@@ -28,7 +26,7 @@ class Removal(NamedTuple):
     """What to remove: all up to the sequence `watermark`, and these single messages."""
 
     watermark: int = 0
-    sequences: Sequence[int] = ()
+    sequences: tuple[int, ...] = ()
 
 
 class _Aged(NamedTuple):
@@ -48,14 +46,15 @@ class SharedRemovalPlanner:
     Invariants:
     - `_stands` has the lanes whose lowest watermark doesn't move, and since when.
     - `_waits` has how long (ns) the next plan waits after one that could remove nothing; it doubles each time.
-    - `_read` has where the settle logs ended when all that they allow was deleted.
+    - `_read` has the number of the own log's last record, and the last records of all others, when all that the logs
+      allow was deleted.
     """
 
     def __init__(self, store: Store, bound: RemovalBound, interval: int, pinned_for: int) -> None:
         self._store, self._bound, self._interval, self._pinned_for = store, bound, interval, pinned_for
         self._stands: dict[Lane, int] = {}
         self._waits: dict[Lane, int] = {}
-        self._read: dict[Lane, list[tuple[int, int]]] = {}
+        self._read: dict[Lane, list[bytes]] = {}
 
     def is_due(self, lane: Lane, now: int) -> bool:
         """Whether to plan a removal, if there is anything to remove."""
@@ -87,22 +86,22 @@ class SharedRemovalPlanner:
         if (is_pinned or lane.id.kind != "lanes") and (sequences := await self._find_common(lane, aged)):
             is_all = len(sequences) < _MOST_DELETES
             self._waits[lane] = max(self._shortest_wait, self._pinned_for) if is_all else self._interval
-            return Removal(sequences=sequences)
+            return Removal(sequences=tuple(sequences))
         wait = self._waits.get(lane, self._shortest_wait)
         self._waits[lane] = max(self._shortest_wait, min(_LONGEST_WAIT, 2 * wait))
         return Removal()
 
     async def _find_common(self, lane: Lane, aged: _Aged) -> list[int]:
         """Messages that all subscriptions have settled, and that needn't be kept any longer."""
-        ends = await self._bound.find_ends(lane)
-        if ends is None or (aged is _ANY and ends == self._read.get(lane)):
+        own, ends = b"%d" % lane.log.durable_number, await self._bound.find_ends(lane)
+        if ends is None or (aged is _ANY and [own, *ends] == self._read.get(lane)):
             return []
-        if (others := await self._bound.find_settled(lane)) is None:
+        if (logs := await self._bound.read_logs(lane)) is None:
             return []
-        allowed = others if aged.settled is None else [*others, aged.settled]
-        found = lane.removal.choose_erasable(aged.most, allowed)
-        if not found:
-            self._read[lane] = ends
+        allowed = [log.settled for log in logs]
+        found = lane.removal.choose_erasable(aged.most, allowed if aged.settled is None else [*allowed, aged.settled])
+        if not found and aged is _ANY:
+            self._read[lane] = [own, *(log.end for log in logs)]
         return found
 
     async def _find_aged(self, lane: Lane, retention: Retention, now: int) -> _Aged:

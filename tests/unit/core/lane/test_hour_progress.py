@@ -1,5 +1,6 @@
 """How far the hours of a delay stream are settled, against a plain model."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,11 +41,22 @@ def test_next_owner_is_fed_all_that_is_open(stream, first, then, together):
         progress = HourProgress(found)
 
 
-def test_word_that_is_no_hour_is_fed_from_the_beginning():
+@pytest.mark.parametrize(
+    "word", ["x", "0490000", "9" * 41, "\u0664\u0664"], ids=["no number", "padded", "huge", "arabic"]
+)
+def test_word_that_is_no_hour_is_fed_from_the_beginning(word):
+    """F4: anybody may put to a delay stream, and one word must not make the settle log unreadable."""
     progress = HourProgress({FIRST: 7})
-    progress.note(subject_of("x"), 9, settled=True)
+    progress.note(subject_of(word), 9, settled=True)
     assert {FIRST: 7} == progress.positions()
     assert (8, 1, 1) == (progress.find_start([FIRST]), progress.find_start([FIRST, None]), progress.find_start([]))
+
+
+def test_nothing_is_kept_where_no_other_subscription_reads():
+    progress = HourProgress(tracks=False)
+    progress.note(subject_of(FIRST), 8, settled=False)
+    progress.note_settled([8])
+    assert ({}, 1) == (progress.positions(), progress.find_start([FIRST]))
 
 
 def test_hours_that_the_stream_has_no_more_are_forgotten():

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from evenlane.engine.admin.backlog.settle_unowned import make_drop
 from evenlane.engine.base import names
+from evenlane.engine.core.lane.log_state import LogState
+from evenlane.engine.core.ports import Head
+from evenlane.engine.core.records.settle_record import encode
 from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.node.subscriptions import AUDIT, start
@@ -90,6 +96,44 @@ async def test_nothing_is_asked_once_all_is_gone() -> None:
         await until(
             lambda: not any(node.settler.truncator.lanes for node in world.nodes), what="nobody to look after a lane"
         )
+
+
+async def test_messages_that_a_command_drops_go() -> None:
+    """K10, X9: where nobody owns, a command drops messages by a record with the number of the last one."""
+    async with World() as world:
+        audit = world.new_store(AUDIT)
+        await audit.open()
+        await audit.create_own_streams()
+        await put(world, 5, "lanes")
+        lane = world.busy_lane
+        state, heads = await world.store.state(lane), [Head(n, 0, 0, b"") for n in range(1, 6)]
+        nothing = make_drop(LogState(7, number=3, created=state.created), state, heads[:1])
+        position = await audit.append_log(lane, encode(replace(nothing, runs=b"")), 0)
+        mine = Handler()
+        node = await start(world, mine, tuning=AT_ONCE)
+        await until(lambda: len(mine.handled) == 5 and is_durable(node))
+        await until(lambda: node.settler.truncator.lanes)
+        dropped = make_drop(LogState(7, number=3, created=state.created), state, heads)
+        await audit.append_log(lane, encode(dropped), position)
+        await world.all_gone()
+        await audit.close()
+
+
+async def test_log_counts_although_its_last_message_is_gone() -> None:
+    """K10: the other subscription has ended; the owner that removes messages starts again, and settles the rest."""
+    async with World() as world:
+        mine, theirs = Handler("1"), Handler("3")
+        node = await start(world, mine, tuning=AT_ONCE)
+        audit = await start(world, theirs, AUDIT, tuning=AT_ONCE)
+        await put(world, 10, "lanes")
+        await until(lambda: stored(world, "lanes") == {"1", "3"})
+        await world.crash(audit)
+        await world.put(b"11", id=11)
+        await until(lambda: "11" in mine.handled and is_durable(node))
+        await world.crash(node)
+        again = Handler()
+        await start(world, again, tuning=AT_ONCE)
+        await until(lambda: stored(world, "lanes") == {"3", "11"})
 
 
 async def test_idle_owner_removes_what_another_subscription_settles_later() -> None:

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView, Subscription
 from evenlane.engine.core.records import settle_record
+from evenlane.engine.node.settle.removal_bound import RemovalBound
 from evenlane.engine.node.tuning import NodeTuning
 from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.node.subscriptions import AUDIT, VIEW, five_handled, start
@@ -122,6 +123,43 @@ async def test_subscription_that_only_etcd_has_lost_still_counts() -> None:
         await audit.delete_own_streams()
         await later.registry.complete()
         await world.all_gone()
+
+
+class ListingStore(MemoryStore):
+    """Lists clusters only after the test has let it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.listing, self.let = asyncio.Event(), asyncio.Event()
+
+    async def find_clusters(self, *, again: bool = False) -> frozenset[str]:
+        found = await super().find_clusters(again=again)
+        if again:
+            self.listing.set()
+            await self.let.wait()
+        return found
+
+
+async def test_subscription_that_is_lost_during_a_look_still_counts() -> None:
+    """F2, K10: etcd loses one after the other."""
+    async with World() as world:
+        store, other = ListingStore(world.server, "online"), "online_billing"
+        await store.open()
+        for cluster in (AUDIT, other):
+            own = world.new_store(cluster)
+            await own.open()
+            await own.create_own_streams()
+            await own.close()
+        bound = RemovalBound(store, "online", 2)
+        bound.adopt(RegistryView(7, {name: Subscription(state="active") for name in ("audit", "billing")}))
+        bound.adopt(RegistryView(8, {"billing": Subscription(state="active")}))
+        looking = asyncio.create_task(bound.check_unlisted())
+        await store.listing.wait()
+        bound.adopt(NONE)
+        store.let.set()
+        await looking
+        assert {AUDIT, other} == {*(bound.others or ())}
+        await store.close()
 
 
 async def test_log_of_another_stream_settles_nothing() -> None:
