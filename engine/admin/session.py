@@ -12,6 +12,7 @@ from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
 from evenlane.engine.errors import InvalidName, UnknownProject
+from evenlane.quota.topics.resolve import resolve
 from evenlane.quota.topics.topic import TopicError, decode_accepted
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ async def open_session(settings: Settings, project: str) -> AsyncIterator[AdminS
         opened.push_async_callback(etcd.close)
         cluster_config = await read_config_or_defaults(etcd, settings.env)
         subscriber = await read_subscriber(etcd, settings.env, settings.subscription)
-        accepted = await read_accepted(etcd, settings.env, project)
+        accepted = await read_accepted(etcd, settings.env, project, settings.subscription)
         store = connections.store(settings, "evenlane backlog")
         await store.open()
         opened.push_async_callback(store.close)
@@ -104,10 +105,12 @@ async def read_subscriber(etcd: Coordination, env: str, name: str | None) -> Sub
     return Subscriber(is_named=True, chosen=found.filter)
 
 
-async def read_accepted(etcd: Coordination, env: str, project: str) -> Accepted | None:
-    """Return the accepted topic. A value that can't be read counts as none, as for the nodes."""
+async def read_accepted(etcd: Coordination, env: str, project: str, subscription: str | None) -> Accepted | None:
+    """Return the accepted topic, with the quota of this subscription. A value that can't be read counts as none, as for
+    the nodes.
+    """
     found = await etcd.get(names.key(env, "accepted", project))
     try:
-        return None if found is None else decode_accepted(found.value)
+        return None if found is None else resolve(decode_accepted(found.value), subscription)
     except TopicError:
         return None

@@ -128,7 +128,7 @@ class ClusterParts:
         )
         self.times = LatencyStats(len(config.priorities))
         self.registry = RegistryWatch(process.coordination, settings.env)
-        self.topics = NodeTopics(process.coordination, settings.env, config, process.troubles)
+        self.topics = NodeTopics(process.coordination, settings.env, config, process.troubles, settings.subscription)
         self.scaler = ScalerHost(process.coordination, settings, process.records)
         self.controller = build_leader(
             process.id, process.coordination, process.connections, settings, config, self.topics.cache, process.records,

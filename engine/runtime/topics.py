@@ -22,13 +22,21 @@ if TYPE_CHECKING:
 
 
 class NodeTopics:
-    """Reads topics from `cache`, and has topics created from templates for projects without one.
+    """Reads topics from `cache`, with the quotas of the process's subscription, and has topics created from templates
+    for projects without one.
 
     Invariant: changes reach only the attached node; between two sessions there is none.
     """
 
-    def __init__(self, coordination: Coordination, env: str, config: ClusterConfig, troubles: Troubles) -> None:
-        self.cache = TopicCache(coordination, env)
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        config: ClusterConfig,
+        troubles: Troubles,
+        subscription: str | None = None,
+    ) -> None:
+        self.cache = TopicCache(coordination, env, subscription=subscription)
         self.cache.on_change.append(self._on_change)
         self.cache.on_lost = self._on_lost
         self._troubles = troubles

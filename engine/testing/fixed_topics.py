@@ -10,6 +10,7 @@ import msgspec
 from evenlane.engine.base import names
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.errors import InvalidTopic
+from evenlane.quota.topics.resolve import resolve
 from evenlane.quota.topics.topic import Accepted, Topic, TopicError, accept, complete, merge, parse_spec
 
 if TYPE_CHECKING:
@@ -29,15 +30,23 @@ class FixedTopics:
 
     @property
     def longest_burst_s(self) -> int:
-        """The time in which each topic that is idle saves up its burst, and a new node calms down."""
-        return 1 + max((ceil(each.topic.burst / each.topic.qps) for each in self._accepted.values()), default=0)
+        """The time in which each topic that is idle saves up its burst, in any subscription, and a new node calms
+        down.
+        """
+        topics = (
+            resolve(each, name).topic
+            for each in self._accepted.values()
+            for name in (None, *(each.topic.subscriptions or ()))
+        )
+        return 1 + max((ceil(topic.burst / topic.qps) for topic in topics), default=0)
 
     def get(self, project: str) -> Accepted | None:
         return self._accepted.get(project)
 
-    def topic_of(self, project: str) -> Topic | None:
+    def topic_of(self, project: str, subscription: str | None = None) -> Topic | None:
+        """Return a project's topic, with the quota of this subscription."""
         accepted = self._accepted.get(project)
-        return None if accepted is None else accepted.topic
+        return None if accepted is None else resolve(accepted, subscription).topic
 
 
 def _accept(project: str, fields: Mapping[str, Any], config: ClusterConfig) -> Accepted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evenlane.engine.base import names
@@ -48,7 +49,8 @@ class RunningNode:
         subscription: str | None,
     ) -> None:
         self._application = application_of(app)
-        self.cluster = names.cluster_name(ENV, _choose(self._application.subscription, subscription) or "")
+        self.subscription = _choose(self._application.subscription, subscription)
+        self.cluster = names.cluster_name(ENV, self.subscription or "")
         self._config = ClusterConfig(partitions=1, priorities=priorities)
         self._topics = topics
         self.start_timeout_s = _START_TIMEOUT_S
@@ -61,7 +63,8 @@ class RunningNode:
         scheduler: FairScheduler[Queue] = FairScheduler(concurrency, self._config.max_group_qps)
         self._held = HeldScheduler(scheduler)
         self.node = Node(
-            self.store, self._config, self._application.routes.traced(self.attempts.wrap), topics.topic_of,
+            self.store, self._config, self._application.routes.traced(self.attempts.wrap),
+            partial(topics.topic_of, subscription=self.subscription),
             cluster=self.cluster, node_id="test", concurrency=concurrency, settle_interval=_SETTLE_S,
             scheduler=self._held, fallback=self._application.fallback, on_stop=self.on_end,
         )  # fmt: skip

@@ -234,7 +234,7 @@ class TestApp:
         """Explain why a project's messages wait: the document of `evenlane why --json`. Rates aren't measured. Raises
         InvalidName, UnknownProject.
         """
-        topic = self._topics.topic_of(names.check_project(project))
+        topic = self._topics.topic_of(names.check_project(project), self._seen.subscription)
         if topic is None:
             raise UnknownProject.of(project, ENV)
         return explain(self._node.node, project, topic)

@@ -1,5 +1,6 @@
 """The rules for each field of a topic. The fields are documented in `evenlane.quota.topics.topic.Topic`."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -7,13 +8,17 @@ from typing import Any
 from evenlane.quota.rates.backoff import Backoff
 from evenlane.quota.topics import push
 from evenlane.quota.topics.strict_json import TopicError, format_value
+from evenlane.quota.topics.subscription_quota import SubscriptionQuota
 
 Rule = Callable[[str, object], Any]  # (field, value) -> the value in its own type; raises TopicError
 
 MOST_GROUPS = 20_000  # groups of the largest topic, 1,000,000 QPS, at 50 QPS per group
 MOST_QPS = 1_000_000
 STATES = ("active", "paused", "draining")
+MOST_SUBSCRIPTIONS = 16
+"""The most named subscriptions of one environment."""
 _YEARS_10 = 315_360_000  # s
+_SUBSCRIPTION = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 
 
 def number(low: float, high: float) -> Rule:
@@ -80,6 +85,24 @@ def push_settings(field: str, value: object) -> dict[str, Any]:
     return {name: made[name] for name in PUSH}
 
 
+def subscriptions(field: str, value: object) -> dict[str, SubscriptionQuota] | None:
+    """Sorted by name; None if no subscription has a quota of its own."""
+    if not isinstance(value, Mapping):
+        raise TopicError(field, f'must be an object such as {{"audit": {{"qps": 20}}}}, not {format_value(value)}')
+    if len(value) > MOST_SUBSCRIPTIONS:
+        raise TopicError(field, f"names {len(value):,} subscriptions: at most {MOST_SUBSCRIPTIONS} are allowed")
+    quotas: dict[str, SubscriptionQuota] = {}
+    for name in sorted(map(str, value)):
+        if not _SUBSCRIPTION.fullmatch(name):
+            rule = "1 to 64 letters, digits or '-', the first a letter or digit"
+            raise TopicError(f"{field}.{name}", f"is not the name of a subscription: {rule}")
+        named = parts(f"{field}.{name}", value[name], SUBSCRIPTION_QUOTA)
+        if named:
+            quota = {part: SUBSCRIPTION_QUOTA[part](f"{field}.{name}.{part}", given) for part, given in named}
+            quotas[name] = SubscriptionQuota(**quota)
+    return quotas or None
+
+
 BACKOFF: Mapping[str, Rule] = {
     "base": number(0.001, 86_400),
     "factor": number(1, 100),
@@ -93,6 +116,12 @@ PUSH: Mapping[str, Rule] = {
     "secret_ref": optional(push.secret_ref),
     "headers": push.headers,
     "concurrency": optional(whole(1, 1_000_000)),
+}
+
+SUBSCRIPTION_QUOTA: Mapping[str, Rule] = {
+    "qps": number(0.01, MOST_QPS),
+    "burst": whole(1, MOST_QPS),
+    "concurrency": whole(1, 1_000_000),
 }
 
 # In the order in which a topic is written.
@@ -115,4 +144,5 @@ FIELDS: Mapping[str, Rule] = {
     "ageing": optional(number(0, 1)),
     "state": state,
     "push": optional(push_settings),
+    "subscriptions": optional(subscriptions),
 }

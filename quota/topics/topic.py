@@ -16,17 +16,19 @@ from msgspec.structs import replace
 
 from evenlane.quota.rates.backoff import Backoff
 from evenlane.quota.topics.fields import BACKOFF, FIELDS, MOST_GROUPS, flag, parts, whole
+from evenlane.quota.topics.merge_quotas import merge_quotas
 from evenlane.quota.topics.strict_json import TopicError, read_object, write_object
+from evenlane.quota.topics.subscription_quota import SubscriptionQuota
 
 __all__ = ["Accepted", "ClusterLimits", "Topic", "TopicError", "TopicSpec", "accept", "complete", "decode_accepted"]
-__all__ += ["delete", "encode", "merge", "parse_spec", "without", "would_move_keys"]
+__all__ += ["default_burst", "delete", "encode", "intern", "merge", "parse_spec", "without", "would_move_keys"]
 
 MOST_BYTES = 65_536  # of a spec
 _MOST_ACCEPTED_BYTES = 1_048_576
 _MOST_REVISION = 2**53
 ACCEPTED_FORMAT = 1
 """The newest format of an accepted topic that this release reads, and the format that it writes."""
-_LATER = ("dead_letter_expired", "number", "deleted")  # an older leader does not write these yet: defaults apply
+_LATER = ("dead_letter_expired", "subscriptions", "number", "deleted")  # an older leader does not write these yet
 _ADDED = ("active", "draining", "revision", "number", "deleted")  # fields of an accepted topic, after the topic's own
 
 
@@ -79,6 +81,7 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
     ageing: float | None = None  # share of the turns for lower priorities
     state: Literal["active", "paused", "draining"] = "active"  # draining refuses puts
     push: dict[str, Any] | None = None
+    subscriptions: dict[str, SubscriptionQuota] | None = None  # by name of those that have a quota of their own
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +123,8 @@ def complete(spec: TopicSpec, limits: ClusterLimits, before: Accepted | None = N
         raise TopicError("spread", f"of an ordered topic stays {kept.topic.spread:,} until it is drained{_DRAIN}")
     if spread > limits.partitions:
         raise TopicError("spread", f"must be at most {limits.partitions:,}, the number of partitions, not {spread:,}")
-    defaults = {"weight": given["qps"], "burst": _burst(given["qps"])}
+    defaults = {"weight": given["qps"], "burst": default_burst(given["qps"])}
+    _check_quotas(given.get("subscriptions") or {}, groups, limits)
     return Topic(**{**defaults, **given, "groups": groups, "spread": spread})
 
 
@@ -165,11 +169,11 @@ def without(before: Accepted, empty: Collection[int]) -> Accepted | None:
 
 
 def encode(value: Topic | Accepted) -> bytes:
-    """JSON with all fields, always in the same order."""
+    """JSON with all fields, always in the same order. Only `subscriptions` is left out where there are none."""
     if isinstance(value, Topic):
-        return write_object(msgspec.to_builtins(value))
+        return write_object(_to_fields(value))
     added = {field: getattr(value, field) for field in _ADDED}
-    return write_object({**msgspec.to_builtins(value.topic), **added, "format": ACCEPTED_FORMAT})
+    return write_object({**_to_fields(value.topic), **added, "format": ACCEPTED_FORMAT})
 
 
 def decode_accepted(raw: bytes) -> Accepted:
@@ -184,9 +188,8 @@ def decode_accepted(raw: bytes) -> Accepted:
         if field not in read and field not in _LATER:
             raise TopicError(field, "is missing")
     topic = Topic(**{field: rule(field, read[field]) for field, rule in FIELDS.items() if field in read})
-    topic = _intern(topic) if topic.push is None else topic
     return Accepted(
-        topic=topic,
+        topic=intern(topic),
         active=whole(1, MOST_GROUPS)("active", read["active"]),
         draining=_parse_draining(read["draining"]),
         revision=whole(1, _MOST_REVISION)("revision", read["revision"]),
@@ -198,17 +201,21 @@ def decode_accepted(raw: bytes) -> Accepted:
 def merge(old_raw: bytes | None, changes: Mapping[str, object]) -> bytes:
     """The present spec with the given fields changed; None as a value restores the default.
 
-    Of `backoff`, too, only the given parts change. Raises TopicError, also if there was no spec and `qps` isn't given.
-    An error in the present spec does no harm if that field is changed.
+    Of `backoff` and of each entry of `subscriptions`, too, only the given parts change. Raises TopicError, also if
+    there was no spec and `qps` isn't given. An error in the present spec does no harm if that field is changed.
     """
     old = {} if old_raw is None else read_object(old_raw, MOST_BYTES)
     named = dict(changes)
     if isinstance(named.get("backoff"), Mapping) and isinstance(old.get("backoff"), Mapping):
         named["backoff"] = {**old["backoff"], **dict(parts("backoff", named["backoff"], BACKOFF))}
+    if isinstance(quotas := named.get("subscriptions"), Mapping):
+        named["subscriptions"] = merge_quotas(old.get("subscriptions"), quotas)
     merged = _spec({name: value for name, value in {**old, **named}.items() if value is not None})
     ordered = {field: merged.given[field] for field in FIELDS if field in merged.given}
     if "backoff" in ordered:
         ordered["backoff"] = asdict(ordered["backoff"])
+    if "subscriptions" in ordered:
+        ordered["subscriptions"] = msgspec.to_builtins(ordered["subscriptions"])
     raw = write_object(ordered)
     parse_spec(raw)  # for its size
     return raw
@@ -221,6 +228,24 @@ def _spec(read: Mapping[str, object]) -> TopicSpec:
     if "qps" not in read:
         raise TopicError("qps", "is missing: a topic needs its messages per second")
     return TopicSpec({field: FIELDS[field](field, value) for field, value in read.items()})
+
+
+def _to_fields(topic: Topic) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(topic)
+    if topic.subscriptions is None:
+        del fields["subscriptions"]  # so that a topic without them reads as in releases that don't know the field
+    return fields
+
+
+def _check_quotas(quotas: Mapping[str, SubscriptionQuota], groups: int, limits: ClusterLimits) -> None:
+    """The highest rate of a group (E3) holds in each subscription: all of them have the topic's groups."""
+    most = groups * limits.max_group_qps
+    for name, quota in quotas.items():
+        if quota.qps is not None and quota.qps / groups > limits.max_group_qps:
+            raise TopicError(
+                f"subscriptions.{name}.qps",
+                f"can be at most {most:,.10g} with the {groups:,} groups of the topic, not {quota.qps:,.10g}",
+            )
 
 
 def _next_number(before: Accepted, after: Accepted) -> int:
@@ -244,13 +269,17 @@ def _groups(qps: float, given: int | None, limits: ClusterLimits) -> int:
     return groups
 
 
+def intern(topic: Topic) -> Topic:
+    """The same object for equal topics: a node keeps tens of thousands, few of which differ."""
+    return _intern(topic) if topic.push is None and topic.subscriptions is None else topic
+
+
 @lru_cache(4096)
 def _intern(topic: Topic) -> Topic:
-    """The same object for equal topics: a node keeps tens of thousands, few of which differ."""
     return topic
 
 
-def _burst(qps: float) -> int:
+def default_burst(qps: float) -> int:
     """10 ms of the rate: a busy node's timer may be this late without costing the topic any of it."""
     return max(1, math.ceil(qps / 100))
 

@@ -15,7 +15,7 @@ LIMITS = PlainLimits()
 NUMBERS = ("qps", "weight", "reserve", "ttl", "ack_wait", "ageing")
 WHOLE = ("groups", "burst", "concurrency", "spread", "max_attempts", "max_backlog")
 FLAGS = ("borrow", "dead_letter_expired", "ordered")
-OPTIONAL = ("concurrency", "max_backlog", "ageing", "push")
+OPTIONAL = ("concurrency", "max_backlog", "ageing", "push", "subscriptions")
 BAD_NUMBERS = (
     "NaN",
     "Infinity",

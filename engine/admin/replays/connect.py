@@ -48,7 +48,7 @@ async def connect(settings: Settings, name: str) -> AsyncIterator[Connected]:
         if settings.subscription is not None:
             subscription = await SubscriptionClient(etcd, settings.env).check(settings.subscription)
         cluster_config = await agree_cluster_config(etcd, settings.env, connections.config_known_so_far(settings))
-        topics = TopicCache(etcd, settings.env)
+        topics = TopicCache(etcd, settings.env, subscription=settings.subscription)
         await topics.start()
         stack.push_async_callback(topics.close)
         store = connections.store(settings, name)

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.admin.backlog.peek import peek
+from evenlane.engine.cluster.subscriptions.registry import no_such_subscription
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.status import explain_not_drained
-from evenlane.engine.errors import EvenlaneError, hint
+from evenlane.engine.errors import EvenlaneError, UnknownProject, hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.control.topics.client import TopicClient
     from evenlane.engine.control.topics.status import TopicStatus
+    from evenlane.ring.coordination.ports import Coordination
 
 
 class Changed(NamedTuple):
@@ -44,6 +47,22 @@ async def change_topic(
     begins = changes.get("ordered") is True and await topic_client.is_unordered(project)
     status = await topic_client.change(project, changes, known=known, if_revision=if_revision, via=via)
     return Changed(status, await count_waiting(settings, project) if begins else 0)
+
+
+async def check_quota_owner(
+    coordination: Coordination, env: str, topic_client: TopicClient, project: str, subscription: str
+) -> None:
+    """Raise EvenlaneError unless the subscription exists, or the topic has a quota for it, which may be taken back."""
+    known = await SubscriptionClient(coordination, env).list_names()
+    if subscription in known:
+        return
+    try:
+        status = await topic_client.get(project)
+    except UnknownProject:
+        raise no_such_subscription(subscription, env, known) from None
+    topics = (status.desired, status.in_effect.topic if status.in_effect is not None else None)
+    if not any(subscription in (topic.subscriptions or ()) for topic in topics if topic is not None):
+        raise no_such_subscription(subscription, env, known)
 
 
 async def count_waiting(settings: Settings, project: str) -> int:

@@ -53,6 +53,7 @@ class TopicFields(TypedDict, total=False):
     ageing: float | None
     state: str | None
     push: Mapping[str, Any] | None
+    subscriptions: Mapping[str, Mapping[str, float | None] | None] | None
 
 
 class Topics:

@@ -144,10 +144,10 @@ class WhyClient(NodesClient):
 
     async def _read_cluster(self, project: str) -> ClusterView:
         cluster_config = await read_config_or_defaults(self._etcd, self._env)
-        accepted = await read_accepted(self._etcd, self._env, project)
+        subscription = names.subscription_of(self._cluster)
+        accepted = await read_accepted(self._etcd, self._env, project, subscription or None)
         owned = await read_owners(self._etcd, self._cluster, cluster_config.partitions)
         troubles = await read_troubles(self._etcd, self._cluster)
-        subscription = names.subscription_of(self._cluster)
         return ClusterView(self._env, cluster_config, accepted, owned, troubles, subscription)
 
 

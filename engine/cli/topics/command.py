@@ -52,6 +52,10 @@ _Ageing = Annotated[
     str | None, typer.Option(metavar="SHARE", help="Share of the turns that lower priorities get, 0 to 1.")
 ]
 _Push = Annotated[str | None, typer.Option(metavar="JSON", help="POST messages to a URL (HTTP push).")]
+_Subscription = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Set qps, burst or concurrency for this subscription only."),
+]
 _BackoffBase = Annotated[str | None, typer.Option(metavar="DURATION", help="Delay before the second attempt.")]
 _BackoffFactor = Annotated[str | None, typer.Option(metavar="N", help="Growth of the delay per attempt.")]
 _BackoffCap = Annotated[str | None, typer.Option(metavar="DURATION", help="Longest delay.")]
@@ -85,30 +89,36 @@ def set_(
     backoff_jitter: _BackoffJitter = None,
     push: _Push = None,
     state: Annotated[str | None, typer.Option(metavar="STATE", help="active, paused or draining.")] = None,
+    subscription: _Subscription = None,
     if_revision: IfRevision = None,
     by: By = None,
     as_json: Json = False,
 ) -> None:
     """Create a project's topic, or change it: only the given fields change.
 
-    A new topic needs --qps. The value `default` restores the default of a field.
+    A new topic needs --qps. The value `default` restores the default of a field. With --subscription, only the nodes of
+    that subscription have the given quota; `default` restores the topic's.
 
     Example:
       evenlane topics set acme --qps 100
       evenlane topics set acme --concurrency 20 --ttl 1d --json
       evenlane topics set acme --concurrency default
+      evenlane topics set acme --subscription audit --qps 20 --concurrency 4
       evenlane topics set acme --push '{"url": "https://acme.example/hook", "timeout": 5}'
     """
     changes = from_flags(
         project, qps=qps, groups=groups, burst=burst, weight=weight, reserve=reserve, concurrency=concurrency,
         spread=spread, max_attempts=max_attempts, ttl=ttl, ack_wait=ack_wait, max_backlog=max_backlog,
         ordered=ordered, borrow=borrow, ageing=ageing, state=state, push=push,
-        dead_letter_expired=dead_letter_expired,
+        dead_letter_expired=dead_letter_expired, subscription=subscription,
         backoff={
             "base": backoff_base, "factor": backoff_factor, "cap": backoff_cap, "jitter": backoff_jitter,
         },
     )  # fmt: skip
-    change(given, project, changes, via="topics set", by=by, if_revision=if_revision, as_json=as_json)
+    change(
+        given, project, changes, via="topics set", by=by, if_revision=if_revision, as_json=as_json,
+        subscription=subscription,
+    )  # fmt: skip
 
 
 @app.command()

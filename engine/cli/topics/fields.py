@@ -6,9 +6,13 @@ import json
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from evenlane.engine.base.durations import MAX_SECONDS, format_duration, parse_duration
+from evenlane.engine.base.names import check_subscription
 from evenlane.engine.base.numbers import format_number
 from evenlane.engine.errors import ConfigError, InvalidTopic
+from evenlane.quota.topics.fields import SUBSCRIPTION_QUOTA
 from evenlane.quota.topics.strict_json import real
 from evenlane.quota.topics.topic import TopicError, merge
 
@@ -24,8 +28,10 @@ _DURATIONS = ("ttl", "ack_wait", "base", "cap")
 _SHOWN = ("qps", "groups", "burst", "weight", "spread", "state")
 
 
-def from_flags(project: str, **flags: object) -> dict[str, object]:
-    """Return the changes that the flags ask for; None resets to the default. Raises InvalidTopic."""
+def from_flags(project: str, *, subscription: str | None = None, **flags: object) -> dict[str, object]:
+    """Return the changes that the flags ask for; None resets to the default. With `subscription`, they are those of its
+    quota. Raises InvalidName, InvalidTopic.
+    """
     changes: dict[str, object] = {}
     backoff = flags.pop("backoff", None)
     for field, text in flags.items():
@@ -38,11 +44,24 @@ def from_flags(project: str, **flags: object) -> dict[str, object]:
         changes["backoff"] = {name: _value(project, f"backoff-{name}", name, text) for name, text in parts.items()}
     if not changes:
         raise InvalidTopic(f"topic {project}: nothing to set: name at least one field, such as --qps 100")
+    if subscription is not None:
+        changes = _of_subscription(project, subscription, changes)
     try:  # each field can be checked without etcd
         merge(None, {"qps": 1, **changes})
     except TopicError as error:
         raise InvalidTopic(f"topic {project}: {error}") from error
     return changes
+
+
+def _of_subscription(project: str, name: str, changes: Mapping[str, object]) -> dict[str, object]:
+    check_subscription(name)
+    others = [field for field in changes if field not in SUBSCRIPTION_QUOTA]
+    if others:
+        raise InvalidTopic(
+            f"topic {project}: --{others[0].replace('_', '-')} is the same for all subscriptions: with --subscription,"
+            " set --qps, --burst or --concurrency"
+        )
+    return {"subscriptions": {name: changes}}
 
 
 def _value(project: str, flag: str, field: str, text: object) -> object:
@@ -155,11 +174,23 @@ def _format_name(field: str) -> str:
 def field_words(field: str, value: object) -> str:
     """Format a field's value as the flags of `topics set` take it. A spec may hold anything."""
     match value:
+        case {} if field == "subscriptions":
+            return "; ".join(f"{_format_name(name)} {quota_words(quota)}" for name, quota in value.items())
         case {} if field == "backoff":
-            return " ".join(f"{_format_name(name)}={field_words(name, part)}" for name, part in value.items())
+            return _part_words(value)
         case int() | float() if field in _DURATIONS and not isinstance(value, bool) and 0 <= value <= MAX_SECONDS:
             return format_duration(value)
     return words(value)
+
+
+def quota_words(quota: object) -> str:
+    """Format the quota of one subscription. A spec may hold anything."""
+    plain = msgspec.to_builtins(quota) if isinstance(quota, msgspec.Struct) else quota
+    return _part_words(plain) if isinstance(plain, dict) else words(plain)
+
+
+def _part_words(parts: Mapping[str, object]) -> str:
+    return " ".join(f"{_format_name(name)}={field_words(name, part)}" for name, part in parts.items())
 
 
 def words(value: object) -> str:

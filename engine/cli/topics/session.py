@@ -10,6 +10,7 @@ import typer
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.options import CommonOptions, number
 from evenlane.engine.cli.output import print_json
+from evenlane.engine.cli.topics.fields import quota_words
 from evenlane.engine.errors import EvenlaneError
 
 if TYPE_CHECKING:
@@ -98,20 +99,27 @@ def change(
     if_revision: int | None,
     as_json: bool,
     known: bool = False,
+    subscription: str | None = None,
 ) -> None:
-    """Run a command that changes fields of a topic, and report the result."""
+    """Run a command that changes fields of a topic, and report the result. The fields are those of one `subscription`
+    if it is given.
+    """
     from evenlane.engine.admin.topics.author import current_author
 
     named = current_author(by)
 
-    async def work(topic_client: TopicClient) -> Changed:
-        from evenlane.engine.admin.topics.change import change_topic
+    async def work(etcd: Coordination, settings: Settings, cluster_config: ClusterConfig) -> Changed:
+        from evenlane.engine.admin.topics.change import change_topic, check_quota_owner
+        from evenlane.engine.control.topics.client import TopicClient
 
+        topic_client = TopicClient(etcd, settings.env, cluster_config, named)
+        if subscription is not None:
+            await check_quota_owner(etcd, settings.env, topic_client, project, subscription)
         return await change_topic(
-            topic_client, given.load().settings, project, changes, via=via, if_revision=if_revision, known=known
+            topic_client, settings, project, changes, via=via, if_revision=if_revision, known=known
         )
 
-    changed = run_with_topics(given, work, by=named)
+    changed = run_with_etcd(given, work, writes=True)
     if changed.waiting:
         _note_what_waits(project, changed.waiting)
     print_change(given, changed.status, as_json=as_json)
@@ -133,6 +141,8 @@ def print_change(given: CommonOptions, status: TopicStatus, *, as_json: bool) ->
     elif status.is_accepted and status.in_effect is not None:
         topic = status.in_effect.topic
         print(f"{status.project}: {topic.qps:g} QPS in {format_count(topic.groups, 'group')}, {topic.state}, accepted")  # noqa: T201
+        for name, quota in (topic.subscriptions or {}).items():
+            print(f"{status.project}, subscription {name}: {quota_words(quota)}")  # noqa: T201
     from evenlane.engine.admin.topics.change import explain_not_in_effect
 
     if why := explain_not_in_effect(status, env):

@@ -159,7 +159,7 @@ def _changes(name: str, named: Mapping[str, object], fields: dict[str, object]) 
     flags = {field: value for field, value in fields.items() if not field.startswith(_BACKOFF)}
     try:
         given = any(value is not None for value in fields.values())
-        changes = from_flags(name, **flags, backoff=backoff) if given or not named else {}
+        changes = from_flags(name, subscription=None, **flags, backoff=backoff) if given or not named else {}
         merge_template(name, None, {"match": "*", **named}, {"qps": 1, **changes})
     except InvalidTopic as error:
         raise InvalidTopic(f"template {str(error).removeprefix('topic ')}") from None

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from evenlane.ring.coordination.ports import Compare, KeyValue
 
-MOST = 16
-"""The most named subscriptions of one environment."""
 State: TypeAlias = Literal["creating", "active", "deleting"]
 _Time: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 _WORDS = {"creating": "being created", "deleting": "being deleted"}

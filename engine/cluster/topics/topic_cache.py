@@ -12,6 +12,7 @@ from evenlane.engine.cluster.keys_watch import KeysWatch
 from evenlane.engine.cluster.topics.lost_topics import LostTopics
 from evenlane.engine.core.message.error_text import refusal, shorten
 from evenlane.engine.errors import EvenlaneError, InvalidName, UnknownProject
+from evenlane.quota.topics.resolve import resolve
 from evenlane.quota.topics.topic import Accepted, TopicError, decode_accepted
 from evenlane.ring.coordination.ports import Denied, Listing
 from evenlane.ring.coordination.revisions import KeyRevisions
@@ -52,7 +53,7 @@ async def start_topics(coordination: Coordination, settings: Settings) -> TopicC
 
 class TopicCache:
     """Accepted topics by project. Call `start` before any lookup, and `close` at the end. With `projects`, only the
-    topics of these are read.
+    topics of these are read. With `subscription`, each topic has the quota of this one; all others are as published.
 
     Each callback in `on_change` is called on the event loop with the project and its new topic (None: deleted) for each
     change, including those of the first listing. An invalid value under `accepted/` changes nothing; `refused` counts
@@ -62,12 +63,19 @@ class TopicCache:
     Invariant: each lost project is in `_topics`.
     """
 
-    def __init__(self, coordination: Coordination, env: str, projects: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        coordination: Coordination,
+        env: str,
+        projects: Sequence[str] | None = None,
+        *,
+        subscription: str | None = None,
+    ) -> None:
         self.on_change: list[OnChange] = []
         self.on_lost: Callable[[LostTopics], None] = lambda _lost: None
         self.refused = 0
         self._coordination = coordination
-        self._env = env
+        self._env, self._subscription = env, subscription
         self._prefix, self._projects = names.key(env, "accepted", ""), projects
         self._topics: dict[str, Accepted] = {}
         self._bad: dict[str, int] = {}  # project -> mod-revision, so that each bad value is counted and logged once
@@ -178,7 +186,7 @@ class TopicCache:
         project = self._project(item)
         try:
             names.check_project(project)
-            accepted = decode_accepted(item.value)
+            accepted = resolve(decode_accepted(item.value), self._subscription)
         except (TopicError, InvalidName) as error:
             if self._bad.get(project) != item.mod_revision:
                 self._bad[project] = item.mod_revision

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import SHARED_KINDS, LaneId
-from evenlane.engine.cluster.subscriptions import registry
 from evenlane.engine.cluster.subscriptions.registry import Subscription
 from evenlane.engine.control.subscriptions.acknowledgement import (
     Acknowledgement,
@@ -36,6 +35,7 @@ from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
 from evenlane.engine.control.subscriptions.start_point import NEW
 from evenlane.engine.core.ports import Lost, Refused
 from evenlane.engine.errors import EvenlaneError, hint
+from evenlane.quota.topics.fields import MOST_SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,9 +134,9 @@ class SubscriptionCreation:
         """
         found = known.get(self._name)
         if found is None:
-            if len(known) >= registry.MOST:
+            if len(known) >= MOST_SUBSCRIPTIONS:
                 raise EvenlaneError(
-                    f"environment {self._env!r} has {registry.MOST} subscriptions, and can't have more:"
+                    f"environment {self._env!r} has {MOST_SUBSCRIPTIONS} subscriptions, and can't have more:"
                     f" {hint('subscriptions list', self._env)} lists them"
                 )
             return {

@@ -47,6 +47,13 @@ def log_changes(changes: Iterable[TopicChange]) -> None:
         )  # fmt: skip
 
 
+def _has_lost_quotas(spec: KeyValue, before: Accepted | None) -> bool:
+    """Whether the accepted topic may lack the quotas of subscriptions that its spec has: a leader of an older release
+    doesn't know them, and leaves them out of what it writes.
+    """
+    return before is not None and before.topic.subscriptions is None and b'"subscriptions"' in spec.value
+
+
 def _state(accepted: Accepted | None) -> str:
     return "none" if accepted is None else "deleted" if accepted.deleted else accepted.topic.state
 
@@ -140,11 +147,13 @@ class TopicReconciler:
         before, revision, replaced = self.accepted.get(project), event.item.mod_revision, self._last_judged(project)
         if event.kind == "delete":
             after = self._drop(project, before)
-        elif revision == replaced or (before is not None and revision == before.revision):
+        elif not _has_lost_quotas(event.item, before) and (
+            revision == replaced or (before is not None and revision == before.revision)
+        ):
             return None  # repeated by a listing
         else:
             after = self._judge(project, event.item, before)
-        if after is None:
+        if after is None or after == before:
             return None
         self.accepted[project] = after = after if before is not None else replace(after, number=first)
         return TopicChange(project, before, after, revision, replaced)

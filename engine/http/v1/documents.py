@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from evenlane.engine.producer.json_lines import JsonMessage
 from evenlane.quota.rates.backoff import Backoff
+from evenlane.quota.topics.subscription_quota import SubscriptionQuota
 from evenlane.quota.topics.topic import Accepted, Topic
 
 MOST_LISTED = 500
@@ -78,6 +79,11 @@ def _optional(name: str, kind: Any) -> tuple[str, Any, Any]:
     return name, kind | None | UnsetType, UNSET
 
 
+def _in_effect(name: str, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    """`subscriptions` is left out where there are none, as in the accepted topic in etcd."""
+    return (name, dict[str, SubscriptionQuota] | UnsetType, UNSET) if name == "subscriptions" else (name, kind)
+
+
 _TOPIC = get_type_hints(Topic)
 _ACCEPTED = {name: kind for name, kind in get_type_hints(Accepted).items() if name != "topic"}
 _BACKOFF = {field.name: kind for field in dataclass_fields(Backoff) for kind in [get_type_hints(Backoff)[field.name]]}
@@ -88,7 +94,7 @@ BackoffFields = msgspec.defstruct(
     forbid_unknown_fields=True,
     namespace={"__doc__": "Delays between attempts. A field that is left out keeps its value, or has its default."},
 )
-_FIELDS = {**_TOPIC, "backoff": BackoffFields}
+_FIELDS = {**_TOPIC, "backoff": BackoffFields, "subscriptions": dict[str, SubscriptionQuota | None] | None}
 
 TopicSpec = msgspec.defstruct(
     "TopicSpec",
@@ -104,8 +110,9 @@ TopicChanges = msgspec.defstruct(
 )
 TopicInEffect = msgspec.defstruct(
     "TopicInEffect",
-    [*_TOPIC.items(), *_ACCEPTED.items()],
+    [*(_in_effect(name, kind) for name, kind in _TOPIC.items()), *_ACCEPTED.items()],
     forbid_unknown_fields=True,
+    kw_only=True,
     namespace={"__doc__": "The accepted topic, as nodes and producers use it."},
 )
 TopicDocument = msgspec.defstruct(

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from evenlane.engine.admin.session import read_accepted
 from evenlane.engine.admin.why.client import ClusterView, WhyClient
@@ -13,6 +14,7 @@ from evenlane.engine.cluster.owners import read_owners
 from evenlane.engine.core.records.backlog_answer import NodeAnswer, Rates
 from evenlane.engine.core.stats.backlog_tally import QueueView, Tally
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName, UnknownProject
+from evenlane.quota.topics.subscription_quota import SubscriptionQuota
 from evenlane.quota.topics.topic import Topic, accept, delete, encode
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.hashing import partition_of
@@ -71,14 +73,24 @@ async def test_invalid_owner_keys_are_skipped():
     await etcd.close()
 
 
+async def test_accepted_topic_has_the_quota_of_the_subscription():
+    etcd = MemoryCoordination()
+    topic = replace(ACCEPTED.topic, subscriptions={"audit": SubscriptionQuota(qps=20.0)})
+    await etcd.put(names.key("online", "accepted", "acme"), encode(replace(ACCEPTED, topic=topic)))
+    found = await read_accepted(etcd, "online", "acme", "audit")
+    assert found is not None
+    assert 20 == found.topic.qps
+    await etcd.close()
+
+
 async def test_unreadable_accepted_topic_is_none():
     etcd = MemoryCoordination()
     key = names.key("online", "accepted", "acme")
-    assert await read_accepted(etcd, "online", "acme") is None
+    assert await read_accepted(etcd, "online", "acme", None) is None
     await etcd.put(key, b"{")
-    assert await read_accepted(etcd, "online", "acme") is None
+    assert await read_accepted(etcd, "online", "acme", None) is None
     await etcd.put(key, encode(ACCEPTED))
-    assert ACCEPTED == await read_accepted(etcd, "online", "acme")
+    assert ACCEPTED == await read_accepted(etcd, "online", "acme", None)
     await etcd.close()
 
 

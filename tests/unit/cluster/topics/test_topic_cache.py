@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
@@ -10,6 +11,7 @@ from evenlane.engine.cluster.topics.topic_cache import TopicCache
 from evenlane.engine.control.leader.topic_controller import TopicController
 from evenlane.engine.control.topics.client import TopicClient
 from evenlane.engine.errors import UnknownProject
+from evenlane.quota.topics.subscription_quota import SubscriptionQuota
 from evenlane.quota.topics.topic import accept, complete, encode, parse_spec
 from evenlane.ring.coordination.memory.client import MemoryCoordination
 from evenlane.ring.coordination.memory.server import Backup
@@ -279,3 +281,25 @@ class TestLost:
         await until(lambda: topic_cache.get("acme") is None)
         assert frozenset() == topic_cache.lost
         await controller.close()
+
+
+async def test_topics_have_the_quota_of_the_subscription(coordination):
+    """K10: also after a change; one of another subscription's quota is none here."""
+    topic_cache = TopicCache(coordination, "online", subscription="audit")
+    changes = record_changes(topic_cache)
+    published = accepted(100)
+
+    async def write(**rates):
+        quotas = {name: SubscriptionQuota(qps=qps) for name, qps in rates.items()}
+        topic = replace(published.topic, subscriptions=quotas)
+        await coordination.put(PREFIX + "a", encode(replace(published, topic=topic)))
+
+    await write(audit=20.0, billing=5.0)
+    await topic_cache.start()
+    await write(audit=20.0, billing=6.0)
+    await write(audit=30.0)
+    await write(billing=7.0)
+    await put(coordination, "b", 1)
+    await until(lambda: topic_cache.get("b"))
+    assert changes == [("a", 20), ("a", 30), ("a", 100), ("b", 1)]
+    await topic_cache.close()

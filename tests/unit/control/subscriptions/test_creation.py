@@ -6,9 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from evenlane.engine.base.names import LaneId
-from evenlane.engine.cluster.subscriptions.registry import MOST, Subscription, registry_key
+from evenlane.engine.cluster.subscriptions.registry import Subscription, registry_key
 from evenlane.engine.core.records.settle_record import SettleRecord
 from evenlane.engine.errors import ConfigError, EvenlaneError, InvalidName
+from evenlane.quota.topics.fields import MOST_SUBSCRIPTIONS
 from tests.support.subscription_world import (
     CLUSTER,
     ENV,
@@ -102,7 +103,7 @@ class TestRefusals:
         )
 
     async def test_seventeenth(self, world):
-        await world.register(**{f"s{number}": Subscription(state="active") for number in range(MOST)})
+        await world.register(**{f"s{number}": Subscription(state="active") for number in range(MOST_SUBSCRIPTIONS)})
         before = await world.revision()
         assert await refusal(world.creation()) == (
             "environment 'online' has 16 subscriptions, and can't have more:"

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.topics.reconcile import TopicReconciler
@@ -112,3 +113,22 @@ class TestEmptyGroups:
         reconciler = self.reconciler(b'{"qps": 150}', b'{"qps": 100}', b'{"qps": 150}', b'{"qps": 50}')
         assert reconciler.remove_groups("a", [2], number=1) is None
         assert (1,) == reconciler.remove_groups("a", [2], number=3).after.draining
+
+
+def test_quota_of_a_subscription_returns_after_a_leader_of_an_older_release():
+    """U1: that leader writes the accepted topic without the field that it doesn't know; the spec still has it."""
+    spec = _stored("a", b'{"qps": 5, "subscriptions": {"audit": {"qps": 2}}}', 7)
+    reconciler = TopicReconciler("online", ClusterConfig(), {})
+    [change] = reconciler.changes([Listing(7, (spec,))])
+    forgotten = replace(change.after, topic=replace(change.after.topic, subscriptions=None))
+    later = TopicReconciler("online", ClusterConfig(), {"a": forgotten})
+    [restored] = later.changes([Listing(8, (spec,))])
+    assert change.after.topic == restored.after.topic
+    assert later.changes([Listing(8, (spec,))]) == []
+
+
+def test_spec_that_only_mentions_subscriptions_is_not_published_again():
+    spec = _stored("a", b'{"qps": 5, "subscriptions": {}}', 7)
+    reconciler = TopicReconciler("online", ClusterConfig(), {})
+    [change] = reconciler.changes([Listing(7, (spec,))])
+    assert TopicReconciler("online", ClusterConfig(), {"a": change.after}).changes([Listing(7, (spec,))]) == []
