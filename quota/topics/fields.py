@@ -92,8 +92,8 @@ def subscriptions(field: str, value: object) -> dict[str, SubscriptionQuota] | N
     if len(value) > MOST_SUBSCRIPTIONS:
         raise TopicError(field, f"names {len(value):,} subscriptions: at most {MOST_SUBSCRIPTIONS} are allowed")
     quotas: dict[str, SubscriptionQuota] = {}
-    for name in sorted(map(str, value)):
-        if not _SUBSCRIPTION.fullmatch(name):
+    for name in sorted(value, key=str):
+        if not isinstance(name, str) or not _SUBSCRIPTION.fullmatch(name):
             rule = "1 to 64 letters, digits or '-', the first a letter or digit"
             raise TopicError(f"{field}.{name}", f"is not the name of a subscription: {rule}")
         named = parts(f"{field}.{name}", value[name], SUBSCRIPTION_QUOTA)

@@ -63,3 +63,37 @@ async def test_node_of_the_release_before_that_joins_later_removes_nothing(tmp_p
         [newer] = await cluster.start("newer")
         await cluster.owned_by(newer)
         assert [0, 0] == [await node.stop() for node in (audit, newer)]
+
+
+async def test_quota_of_a_subscription_stays_in_effect_under_the_release_before(tmp_path, before):
+    """K10, U1: a leader that doesn't know the field changes nothing of a topic that was accepted with it, and refuses
+    a new spec with it, so that the last accepted topic stays. The next leader of this release accepts that spec.
+    """
+    async with ProcessCluster(tmp_path, lease_ttl=10) as cluster:
+        [new] = await cluster.start("new")
+        await cluster.topics(*cluster.projects)
+        await cluster.owned_by(new)
+        await evenlane(cluster, "subscriptions", "create", "audit")
+        first, second = cluster.projects[:2]
+        own = "--subscription", "audit", "--qps", "20"
+        await evenlane(cluster, "topics", "set", first, *own)
+        assert 0 == await new.stop(), new.last_words()
+        old = await before.node(cluster, "old")
+        await until(lambda: cluster.history.leader == "old", 60, "the older node to lead")
+        said = await refusal(cluster, "topics", "set", second, *own)
+        assert "the leader has not accepted it" in said
+        for project, quotas in ((first, {"audit": {"qps": 20.0}}), (second, None)):
+            topic = await evenlane(cluster, "topics", "get", project)
+            assert quotas == topic["in_force"].get("subscriptions")
+        shown = await before.evenlane(cluster, "topics", "get", second)
+        assert "subscriptions is not a field of a topic" in shown["problem"]
+        await old.kill()
+        [newer] = await cluster.start("newer")
+        await cluster.owned_by(newer)
+        await until(lambda: quotas_of(cluster, second), 60, "the leader of this release to accept the spec")
+        assert 0 == await newer.stop(), newer.last_words()
+
+
+async def quotas_of(cluster, project):
+    topic = await evenlane(cluster, "topics", "get", project)
+    return topic["accepted"] and topic["in_force"].get("subscriptions")

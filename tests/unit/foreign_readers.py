@@ -139,7 +139,10 @@ def parameters(raw):
     return params.limit(Request(scope))
 
 
-JSON_TOPIC = b'{"qps": 100, "groups": 4, "backoff": {"base": 1, "cap": 60}, "state": "active", "ordered": true}'
+JSON_TOPIC = (
+    b'{"qps": 100, "groups": 4, "backoff": {"base": 1, "cap": 60}, "state": "active", "ordered": true,'
+    b' "subscriptions": {"audit": {"qps": 20, "burst": 3}}}'
+)
 ACCEPTED = encode(TOPIC)
 RECORDS = {
     records.NodeRecord: b'{"host":"h","pid":1,"cpu":0.5,"at":1.5,"troubles":{"etcd":"is cut off"}}',

@@ -55,6 +55,25 @@ async def test_messages_name_the_subscription(app, options, expected):
         assert [b"2", b"1"] == [each.body for each in t.handled]
 
 
+@pytest.mark.parametrize(("subscription", "at_once"), [(None, 5), ("audit", 1)])
+async def test_topic_may_set_the_quota_of_a_subscription(subscription, at_once):
+    """K10, E3: of a backlog after a pause, each handles its own burst at once, and the rest at its own rate."""
+    app = Evenlane()
+
+    @app.handler("acme")
+    def accept(_message: Message) -> None:
+        pass
+
+    topics = {"acme": {"qps": 1, "burst": 5, "subscriptions": {"audit": {"burst": 1}}}}
+    async with TestApp(app, topics=topics, subscription=subscription) as t:
+        for number in range(8):
+            await t.put("acme", b"%d" % number)
+        await t.advance(0)
+        assert at_once == len(t.handled)
+        await t.advance(10)
+        assert len(t.handled) == 8
+
+
 def test_message_to_call_a_handler_with():
     assert ("", "audit") == (message("acme").subscription, message("acme", subscription="audit").subscription)
     with pytest.raises(InvalidName, match="subscription 'a_b' is not valid"):
