@@ -184,7 +184,7 @@ READERS = {
         block, lambda raw: responses.has_message(Reply(raw, b"")) and responses.read_stored(Reply(raw, b"")), Lost
     ),
     "reply subject of a consumer": (
-        hostile.subjects("$JS.ACK", 7), lambda raw: head_of(raw.split(b"."), b""), (ValueError, IndexError)
+        hostile.subjects("$JS.ACK", 7), lambda raw: head_of(b"", raw.split(b"."), b""), (ValueError, IndexError)
     ),
     "acknowledgement": (
         document | hostile.spoilt(ACK), lambda raw: read_ack(b"", raw, lambda _: None),
