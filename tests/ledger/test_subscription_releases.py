@@ -67,7 +67,8 @@ async def test_node_of_the_release_before_that_joins_later_removes_nothing(tmp_p
 
 async def test_quota_of_a_subscription_stays_in_effect_under_the_release_before(tmp_path, before):
     """K10, U1: a leader that doesn't know the field changes nothing of a topic that was accepted with it, and refuses
-    a new spec with it, so that the last accepted topic stays. The next leader of this release accepts that spec.
+    a new spec with it, so that the last accepted topic stays. The next leader of this release accepts that spec. A
+    command of the release before leaves the field out, since it begins from the topic in effect.
     """
     async with ProcessCluster(tmp_path, lease_ttl=10) as cluster:
         [new] = await cluster.start("new")
@@ -87,6 +88,10 @@ async def test_quota_of_a_subscription_stays_in_effect_under_the_release_before(
             assert quotas == topic["in_force"].get("subscriptions")
         shown = await before.evenlane(cluster, "topics", "get", second)
         assert "subscriptions is not a field of a topic" in shown["problem"]
+        await before.evenlane(cluster, "topics", "set", first, "--qps", "77")
+        topic = await evenlane(cluster, "topics", "get", first)
+        assert (True, 77.0) == (topic["accepted"], topic["wish"]["qps"])
+        assert "subscriptions" not in {*topic["wish"], *topic["in_force"]}
         await old.kill()
         [newer] = await cluster.start("newer")
         await cluster.owned_by(newer)
