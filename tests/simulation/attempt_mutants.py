@@ -95,7 +95,7 @@ def _pauses_ignored() -> Iterator[None]:
 def _held_keys_not_kept() -> Iterator[None]:
     """After a handoff, a key goes on although the previous owner still handles a message of it."""
 
-    async def keep_none(*_: object) -> None:
+    async def keep_none(*_: object, **_named: object) -> None:
         pass
 
     with patch.object(PreviousOwners, "_keep_keys", keep_none):

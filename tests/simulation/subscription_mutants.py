@@ -10,7 +10,7 @@ from unittest.mock import patch
 from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView, registry_key
 from evenlane.engine.cluster.subscriptions.registry_watch import RegistryWatch
-from evenlane.engine.control.subscriptions import creation
+from evenlane.engine.control.subscriptions import acknowledgement
 from evenlane.engine.core.queue import subscription_filter
 from evenlane.engine.node.dispatch import dispatcher
 from evenlane.engine.node.partitions import previous_owners, takeover
@@ -66,7 +66,7 @@ def _logs_unread() -> Iterator[None]:
     async def find_unmarked(*_: Any) -> frozenset[int]:
         return frozenset()
 
-    with patch.object(creation, "find_unmarked", find_unmarked):
+    with patch.object(acknowledgement, "find_unmarked", find_unmarked):
         yield
 
 

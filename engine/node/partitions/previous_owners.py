@@ -69,7 +69,7 @@ class PreviousOwners:
                 place = MessageRef(lane, stored.sequence)
                 if void:
                     lane.held.pop(stored.sequence, None)
-                    queue.order.admit(key, _stand_in(place))
+                    queue.order.admit(key, _placeholder_of(place))
                     self._void[place] = epoch, queue
                 else:
                     queue.order.admit(key, place)
@@ -125,7 +125,7 @@ class PreviousOwners:
         for place in [MessageRef(lane, sequence) for sequence in sequences]:
             if place in self._void:
                 _, queue = self._void.pop(place)
-                self._eligibility.free(queue, _stand_in(place))
+                self._eligibility.free(queue, _placeholder_of(place))
 
     async def on_gone(self, record: HeldRecord) -> None:
         """Release messages whose holder is gone without ending them. They become suspects, for the holder may have died
@@ -151,6 +151,6 @@ class PreviousOwners:
         )
 
 
-def _stand_in(place: MessageRef) -> MessageRef:
+def _placeholder_of(place: MessageRef) -> MessageRef:
     """The place that no message has."""
     return MessageRef(place.lane, -place.sequence)

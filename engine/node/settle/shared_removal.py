@@ -44,7 +44,7 @@ class SharedRemovalPlanner:
     lowest watermark is pinned once it has stood for `pinned_for` (ns). `now` is monotonic ns throughout.
 
     Invariants:
-    - `_stands` has the lanes whose lowest watermark doesn't move, and since when.
+    - `_unmoved` has the lanes whose lowest watermark doesn't move, and since when.
     - `_waits` has how long (ns) the next plan waits after one that could remove nothing; it doubles each time.
     - `_read` has the number of the own log's last record, and the last records of all others, when all that the logs
       allow was deleted.
@@ -52,7 +52,7 @@ class SharedRemovalPlanner:
 
     def __init__(self, store: Store, bound: RemovalBound, interval: int, pinned_for: int) -> None:
         self._store, self._bound, self._interval, self._pinned_for = store, bound, interval, pinned_for
-        self._stands: dict[Lane, int] = {}
+        self._unmoved: dict[Lane, int] = {}
         self._waits: dict[Lane, int] = {}
         self._read: dict[Lane, list[bytes]] = {}
 
@@ -62,7 +62,7 @@ class SharedRemovalPlanner:
 
     def discard(self, lane: Lane) -> None:
         self._waits.pop(lane, None)
-        self._stands.pop(lane, None)
+        self._unmoved.pop(lane, None)
         self._read.pop(lane, None)
 
     @property
@@ -80,9 +80,9 @@ class SharedRemovalPlanner:
             watermark = watermark if aged.settled is None else min(watermark, aged.settled.watermark)
         if watermark > removal.purged:
             self._waits.pop(lane, None)
-            self._stands.pop(lane, None)
+            self._unmoved.pop(lane, None)
             return Removal(watermark)
-        is_pinned = now - self._stands.setdefault(lane, now) > self._pinned_for
+        is_pinned = now - self._unmoved.setdefault(lane, now) > self._pinned_for
         if (is_pinned or lane.id.kind != "lanes") and (sequences := await self._find_common(lane, aged)):
             is_all = len(sequences) < _MOST_DELETES
             self._waits[lane] = max(self._shortest_wait, self._pinned_for) if is_all else self._interval
