@@ -109,11 +109,10 @@ class Pusher:
         # A push ends by its own timeout; ack_wait, which may be shorter, is for arbitrary handlers.
         message.in_progress()
         message.alive_at += int((timeout + _EXTRA_S) * _SECOND)
-        identity, timestamp = webhook_id(message.project, message.id, message.subscription), int(time.time())
+        identity, timestamp = webhook_id(message.project, message.id), int(time.time())
         headers = headers_of(
             message.headers, endpoint.headers, identity=identity, timestamp=timestamp, attempt=message.attempt,
             signature=signature(secret.keys, identity, timestamp, message.body) or None,
-            subscription=message.subscription,
         )  # fmt: skip
         if self._inject is not None:
             self._inject(headers)

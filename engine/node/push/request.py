@@ -23,7 +23,6 @@ def headers_of(
     timestamp: int,
     attempt: int,
     signature: str | None,
-    subscription: str = "",
 ) -> dict[str, str]:
     """The headers of a push, in lower case. Ours take precedence over the topic's, and the topic's over the message's.
     Headers that can't be sent, such as one with a line break that a plain NATS client let through, are left out.
@@ -36,8 +35,6 @@ def headers_of(
         "webhook-timestamp": str(timestamp),
         "evenlane-attempt": str(attempt),
     }
-    if subscription:
-        ours["evenlane-subscription"] = subscription
     if signature is not None:
         ours["webhook-signature"] = signature
     return {**_DEFAULTS, **theirs, **fixed, **ours}

@@ -39,12 +39,9 @@ def _key(text: str) -> bytes:
     return key
 
 
-def webhook_id(project: str, message_id: str, subscription: str = "") -> str:
-    """One id for all attempts of a subscription (empty: the unnamed one), whatever characters the message's own id has.
-    No project has a slash, so no two of these ids are equal.
-    """
-    own = f"{subscription}/" if subscription else ""
-    return f"{own}{project}:{quote(message_id, safe=_PLAIN).replace('.', '%2E')}"
+def webhook_id(project: str, message_id: str) -> str:
+    """One id for all attempts, whatever characters the message's own id has."""
+    return f"{project}:{quote(message_id, safe=_PLAIN).replace('.', '%2E')}"
 
 
 def signature(of: Iterable[bytes], identity: str, timestamp: int, body: bytes) -> str:

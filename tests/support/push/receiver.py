@@ -75,7 +75,6 @@ class FakeMessage:
     body: bytes = b'{"a": 1}'
     headers: dict[str, str] = field(default_factory=dict)
     attempt: int = 1
-    subscription: str = ""
     alive_at: int = 0
 
     def in_progress(self) -> None:

@@ -28,13 +28,6 @@ class TestRequest:
         assert "acme:order-17" == seen.headers["webhook-id"]
         assert abs(int(seen.headers["webhook-timestamp"]) - time()) < 60
         assert "webhook-signature" not in seen.headers
-        assert "evenlane-subscription" not in seen.headers
-
-    async def test_request_names_the_subscription(self, receiver, pusher):
-        """K10: an endpoint that skips the ids that it knows gets the message once for each subscription."""
-        await pusher(message(receiver.url, subscription="audit"))
-        headers = receiver.seen[0].headers
-        assert ("audit", "audit/acme:order-17") == (headers["evenlane-subscription"], headers["webhook-id"])
 
     @pytest.mark.parametrize("body", [b"", b"x" * 3_000_000])
     async def test_body_may_be_empty_or_large(self, receiver, pusher, body):

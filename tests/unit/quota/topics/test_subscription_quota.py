@@ -23,8 +23,14 @@ class TestResolve:
         """K10: groups, partitions and all else are the topic's, so that messages are where all subscriptions look."""
         own = {"qps": 0.25, "burst": 9, "concurrency": 2}
         accepted = accepted_of({**ALL_GIVEN, "subscriptions": {"audit": own}})
-        expected = replace(accepted.topic, qps=0.25, burst=9, concurrency=2, subscriptions=None)
+        expected = replace(accepted.topic, qps=0.25, burst=9, concurrency=2, subscriptions=None, push=None)
         assert replace(accepted, topic=expected) == resolve(accepted, "audit")
+
+    def test_named_subscription_never_pushes(self):
+        """K10: an endpoint gets each message once, however many subscriptions there are."""
+        accepted = accepted_of({"qps": 100, "push": {"url": "http://localhost/hook"}})
+        assert resolve(accepted, None).topic.push is not None
+        assert replace(accepted, topic=replace(accepted.topic, push=None)) == resolve(accepted, "audit")
 
     def test_what_is_left_out_is_the_topics(self):
         accepted = accepted_of({"qps": 100, "concurrency": 7, "burst": 30, "subscriptions": {"audit": {"qps": 20}}})
