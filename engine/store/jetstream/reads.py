@@ -150,8 +150,10 @@ class Reads:
 
     async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
         stream, pattern = names.stream(self._cluster, lane), f"{names.lane_prefix(self._cluster, lane)}>"
+        counts, last = await self.subjects(stream, pattern)
         last_of = dict(await Scan(self._connection, stream, pattern, None, _ALL, subject_and_sequence).run())
-        counts = (await self.subjects(stream, pattern)).counts
+        if max(last_of.values(), default=0) < last:  # a replica that lags answered, or the last message is gone
+            return counts
         return {subject: count for subject, count in counts.items() if last_of.get(subject, 0) > position}
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
