@@ -37,7 +37,9 @@ class Member:
     """One session of a node: from the grant of its lease to its end. Times are monotonic ns. An owner key that has been
     under no lease for `clear_after` is cleared.
 
-    Invariant: `_departures` has partitions that are open and not desired, until they close.
+    Invariants:
+    - `_departures` has partitions that are open and not desired, until they close.
+    - `_to_reopen` has partitions whose key may have been created before `reopen`, without this node knowing it.
 
     An event costs at most O(log partitions), except plans and listings, which are processed as a whole.
     """
@@ -52,6 +54,7 @@ class Member:
     _listed: int = 0  # the revision of the last listing
     _claims: Claims = field(default_factory=Claims)
     _departures: Departures = field(default_factory=Departures)
+    _to_reopen: set[int] = field(default_factory=set)
     _owners: KnownOwnerKeys = field(init=False)
 
     def __post_init__(self) -> None:
@@ -123,9 +126,15 @@ class Member:
         closing: list[Action] = []
         for partition, claim in self._claims.items():
             if claim.stage in (ClaimStage.OPENING, ClaimStage.OPEN):
-                self._departures.discard(partition)
-                closing.append(self._close(partition, claim))
-                self.plan.note(partition, claim)
+                closing.append(self._close_again(partition, claim))
+            elif claim.stage is ClaimStage.ASKING:
+                self._to_reopen.add(partition)
+        return closing
+
+    def _close_again(self, partition: int, claim: Claim) -> Action:
+        self._departures.discard(partition)
+        closing = self._close(partition, claim)
+        self.plan.note(partition, claim)
         return closing
 
     def _want(self, partitions: frozenset[int], now: int) -> list[Action]:
@@ -175,8 +184,11 @@ class Member:
         return []
 
     def _ours(self, partition: int, epoch: int) -> list[Action]:
-        self._claims[partition] = Claim(ClaimStage.OPENING, epoch)
-        return [Open(partition, epoch)]
+        self._claims[partition] = claim = Claim(ClaimStage.OPENING, epoch)
+        if partition not in self._to_reopen:
+            return [Open(partition, epoch)]
+        self._to_reopen.discard(partition)
+        return [Open(partition, epoch), self._close_again(partition, claim)]
 
     def _on_owner_gone(self, partition: int, revision: int) -> list[Action]:
         self._owners.remove(partition)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenlane.ring.membership.actions import Acquire, Close, ConfirmGeneration, Drop, Mark, Release
+from evenlane.ring.membership.actions import Acquire, Close, ConfirmGeneration, Drop, Mark, Open, Release
 from evenlane.ring.membership.departures import MOST_GAP_NS, MOST_WAIT_NS
 from evenlane.ring.membership.owner_keys import Owner
 from evenlane.ring.membership.phase import Phase
@@ -139,6 +139,16 @@ class TestReopening:
         assert [] == made.owned
         assert [Release(1, 6)] == made.on_closed(1, 6)
         assert [Acquire(1, 8)] == made.on_owner_delete(1, 12, 0)
+
+    def test_partition_whose_key_is_under_way(self):
+        """K10: the claim may have been carried out before the reset; it is given up and made again."""
+        made = owning()
+        made.on_plan(8, 2, [0, 1], 0)
+        assert [Close(0, 5)] == made.reopen()
+        assert [Open(1, 9), Close(1, 9)] == made.on_acquired(1, 9, 0)
+        assert [Release(1, 9)] == made.on_closed(1, 9)
+        assert [Acquire(1, 8)] == made.on_owner_delete(1, 12, 0)
+        assert [Open(1, 13)] == made.on_acquired(1, 13, 0)
 
     def test_again_while_they_are_closing(self):
         """K10: they are taken over once, by an owner that knows of both resets."""
