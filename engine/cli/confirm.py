@@ -27,5 +27,5 @@ def confirm_by_name(project: str, deed: str) -> None:
 def confirm_by_yes(deed: str, undone: str = "nothing was deleted") -> None:
     """Ask for a yes, on stderr. Raises EvenlaneError for any other answer, which says what is `undone` then."""
     typed = typer.prompt(f"This {deed}. To continue, type yes", default="", show_default=False, err=True)
-    if typed.strip().lower() not in ("y", "yes"):
+    if typed.strip().lower() != "yes":
         raise EvenlaneError(f"the answer was not yes: {undone}")

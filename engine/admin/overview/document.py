@@ -14,6 +14,7 @@ from evenlane.engine.base.durations import format_instant
 from evenlane.engine.base.rounding import to_thousandths
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.core.status.words import main_reason
+from evenlane.engine.errors import hint
 from evenlane.ring.hashing import partition_of
 from evenlane.ring.membership.handlers import explain_differences
 
@@ -174,10 +175,10 @@ def _list_unowned(cluster: ClusterSnapshot) -> list[int]:
 
 def _notes(cluster: ClusterSnapshot, answers: Sequence[NodeOverview], whole: MergedOverview) -> Iterator[str]:
     if not cluster.nodes:
-        yield (
-            f"no node is running in environment {cluster.env!r}: `evenlane run --handler MODULE:FUNCTION --env"
-            f" {cluster.env}` starts one"
-        )
+        option = f" --subscription {cluster.subscription}" if cluster.subscription else ""
+        who = f"for subscription {cluster.subscription!r} of" if cluster.subscription else "in"
+        start = hint(f"run --handler MODULE:FUNCTION{option}", cluster.env)
+        yield f"no node is running {who} environment {cluster.env!r}: {start} starts one"
         return
     if silent := sorted(cluster.nodes.keys() - {answer.node for answer in answers}):
         what = "its figures are" if len(silent) == 1 else "their figures are"

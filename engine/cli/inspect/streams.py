@@ -183,6 +183,8 @@ def retain(
     from evenlane.engine.control.subscriptions.retention_change import RetentionChange
 
     seconds = None if age is None else _age(age)
+    if most_bytes is not None and seconds is None:
+        raise typer.BadParameter("--bytes bounds what is kept: name a DURATION, too")
 
     async def show(session: Session) -> Retain | None:
         return await RegistryEditor(session.etcd, session.env).read_retain()

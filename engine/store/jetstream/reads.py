@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evenlane.engine.store.jetstream.client.connection import Connection
 
 _AT_ONCE = 256
+_TRIES = 5  # to read a log while its owner writes checkpoints
 _IN_ONE_ANSWER = 1_000  # messages per response
 _ALL = 1_000_000  # more than a log has records, or a lane subjects
 _LOGS_AT_ONCE = 64
@@ -202,6 +203,13 @@ class Reads:
         return records
 
     async def log(self, lane: LaneId) -> tuple[list[Stored], int]:
+        for _ in range(_TRIES):
+            if (found := await self._try_log(lane)) is not None:
+                return found
+        raise Lost(f"a replica of {names.settled_stream(self._cluster)} lags, or its records change too fast")
+
+    async def _try_log(self, lane: LaneId) -> tuple[list[Stored], int] | None:
+        """None if a checkpoint came in between, or a replica lags. Raises Lost."""
         stream, subject = names.settled_stream(self._cluster), names.settled_subject(self._cluster, lane)
         last = await self._last_records.ask(subject) if self.has_no_replicas(stream) else None
         if last is None:  # (only the leader can say that a log doesn't exist)
@@ -210,7 +218,8 @@ class Reads:
             return [], 0
         if h.value(last.headers, "Nats-Rollup") is not None:
             return [last], last.sequence
-        return await self._log_up_to(last.sequence, stream, subject), last.sequence
+        found = await self._log_up_to(last.sequence, stream, subject)
+        return None if found is None else (found, last.sequence)
 
     async def last_record(self, lane: LaneId, cluster: str) -> bytes | None:
         """See `Store.read_last_record`. Any replica may answer."""
@@ -237,15 +246,15 @@ class Reads:
         found, _ = await self._some(stream, {"multi_last": list(subjects)})
         return {each.subject: each for each in found}
 
-    async def _log_up_to(self, position: int, stream: str, subject: str) -> list[Stored]:
-        """All records of a log, the last of which is at `position`. Raises Lost."""
+    async def _log_up_to(self, position: int, stream: str, subject: str) -> list[Stored] | None:
+        """All records of a log, the last of which is at `position`; None if that isn't found. Raises Lost."""
         found, _ = await self._some_of(stream, subject, 1, _IN_ONE_ANSWER, _BYTES_IN_ONE_ANSWER)
         if found and found[-1].sequence == position:
             return found
         # A lagging replica, or too much for one response: ask the leader for each record, all at once.
         sequences = await Scan(self._connection, stream, subject, 1, _ALL, sequence_of).run()
         if position not in sequences:
-            raise Lost(f"a replica of {stream} lags, or a checkpoint came in between")
+            return None
         answers = await asyncio.gather(
             *(self.message(stream, {"seq": sequence}) for sequence in sequences if sequence <= position)
         )

@@ -27,6 +27,8 @@ def test_wrong_use_is_one_sentence(env, transcript, evenlane):
         streams retain 1h --bytes many
         streams retain 1h --bytes 0
         streams retain 1h --bytes 8000000GiB
+        streams retain --bytes 10MiB
+        streams retain off --bytes 10MiB
         streams retain 24h --env nowhere
     """)
     assert json.loads(evenlane("streams", "retain", "--json")[1])["retain_s"] is None

@@ -300,7 +300,7 @@ def test_living_nodes_refuse(shown, transcript, env, by_hand):
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_left"), [("yes", False), ("Y", False), ("no", True), ("", True), ("audit", True)]
+    ("answer", "is_left"), [("yes", False), ("Yes ", False), ("y", True), ("no", True), ("", True), ("audit", True)]
 )
 def test_deletion_asks(subscriptions, at_terminal, answer, is_left):
     """K10: an answer other than yes changes nothing."""
