@@ -175,13 +175,12 @@ async def test_subscription_that_was_reset_shows_and_drops_what_it_gets_again(au
     assert (0, 0) == await totals()
 
 
-@pytest.mark.parametrize("name", ["peek", "purge", "cancel"])
-def test_wrong_use_is_one_sentence(audited, transcript, name):
+def test_wrong_use_is_one_sentence(audited, transcript):
     """K10: the sentence lists the subscriptions that are there."""
-    more = {"peek": (), "purge": ("--yes",), "cancel": ("order-1",)}[name]
-    transcript("backlog", name, "acme", *more, "--subscription", "audt")
-    transcript("backlog", name, "acme", *more, "--subscription", "a_b")
-    transcript("backlog", name, "nobody", *more, *OWN)
+    for name, *more in (("peek",), ("purge", "--yes"), ("cancel", "order-1")):
+        transcript("backlog", name, "acme", *more, "--subscription", "audt")
+        transcript("backlog", name, "acme", *more, "--subscription", "a_b")
+        transcript("backlog", name, "nobody", *more, *OWN)
     transcript.check()
 
 
