@@ -9,9 +9,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
+    from contextlib import AbstractAsyncContextManager
+
+    from evenlane.engine.base.config.settings import Settings
 
 T = TypeVar("T")
+Client = TypeVar("Client")
+
+
+def run_with_client(
+    settings: Settings,
+    opened: Callable[[Settings], AbstractAsyncContextManager[Client]],
+    work: Callable[[Client], Awaitable[T]],
+) -> T:
+    """Run `work` with an open client, until SIGTERM or SIGHUP, after logging is set up."""
+    from evenlane.engine.base.log_setup import setup
+    from evenlane.engine.runtime.run_loop import run_loop
+
+    setup(settings.log_format, settings.log_level)
+
+    async def ask() -> T:
+        async with opened(settings) as client:
+            return await work(client)
+
+    found: T = run_loop(run_until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
+    return found
 
 
 async def run_until_signal(work: Coroutine[Any, Any, T], *numbers: signal.Signals) -> T:

@@ -120,8 +120,8 @@ class Member:
         return self._want(frozenset(), now)
 
     def reopen(self) -> list[Action]:
-        """Release all partitions, and acquire those again that the plan gives this node: they must be taken over anew,
-        by an owner that knows what has changed.
+        """Release all partitions, and acquire those again that the plan gives this node: they must be taken over
+        again, by an owner that knows what has changed.
         """
         closing: list[Action] = []
         for partition, claim in self._claims.items():

@@ -284,18 +284,8 @@ def _print_result(result: ReplayResult) -> None:
 
 def _run_with_client(given: CommonOptions, work: Callable[[DeadLetterClient], Awaitable[T]]) -> T:
     settings = given.load_shared().settings
-    import signal
-
-    from evenlane.engine.base.log_setup import setup
-    from evenlane.engine.cli.signals import run_until_signal
-    from evenlane.engine.runtime.run_loop import run_loop
-
-    setup(settings.log_format, settings.log_level)
     from evenlane.engine.admin.dead_letters.client import opened
+    from evenlane.engine.cli.signals import run_with_client
 
-    async def ask() -> T:
-        async with opened(settings) as dead_letters:
-            return await work(dead_letters)
-
-    found: T = run_loop(run_until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
+    found: T = run_with_client(settings, opened, work)
     return found

@@ -98,21 +98,11 @@ def _check(project: str, since: int, until: int, key: str | None) -> Stretch:
 
 
 def _run(settings: Settings, work: Callable[[HandledClient], Awaitable[T]]) -> T:
-    import signal
-
-    from evenlane.engine.base.log_setup import setup
-    from evenlane.engine.cli.signals import run_until_signal
-    from evenlane.engine.runtime.run_loop import run_loop
-
-    setup(settings.log_format, settings.log_level)
     from evenlane.engine.admin.replays.client import opened
+    from evenlane.engine.cli.signals import run_with_client
 
-    async def ask() -> T:
-        async with opened(settings) as client:
-            return await work(client)
-
-    answer: T = run_loop(run_until_signal(ask(), signal.SIGTERM, signal.SIGHUP))
-    return answer
+    found: T = run_with_client(settings, opened, work)
+    return found
 
 
 async def _carry_out(client: HandledClient, project: str, found: Selection, rate: float | None) -> ReplayResult:

@@ -30,9 +30,10 @@ from evenlane.engine.node.settle.settle_log_reader import read_settle_log, repor
 from evenlane.engine.node.settle.stream_verifier import time_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from evenlane.engine.base.names import LaneId
+    from evenlane.engine.core.lane.in_flight_set import InFlightListing
     from evenlane.engine.core.lane.lane import Lane
     from evenlane.engine.core.ports import BusyRecord, LaneState, Store
     from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
@@ -76,12 +77,7 @@ async def recover(
         _check_owner(lane, log, known, clean=clean, repeated=repeated)
         dead = find_dead(log, released, clean=clean)
         _check_holders(lane, dead.keys() - {log.epoch}, known)
-        recorded = await busy() if dead else []
-        found = [
-            each
-            for epoch, among in dead.items()
-            for each in await read_in_flight(store, lane.id, recorded, epoch, among)
-        ]
+        found = await _list_in_flight(store, lane.id, dead, busy)
         blockers = find_blocked(held, lane.id.kind, state.created)
         reset = chosen().reset
         start = await _find_start(store, lane, log, state, chosen())
@@ -103,6 +99,17 @@ async def recover(
         lane.verified = incarnation
         if await _fence(store, lane, position, version):
             return state, parts
+
+
+async def _list_in_flight(
+    store: Store,
+    lane: LaneId,
+    dead: Mapping[int, Collection[int] | None],
+    busy: Callable[[], Awaitable[list[BusyRecord]]],
+) -> list[InFlightListing]:
+    """The messages that dead owners had in flight; `dead` has these by epoch."""
+    recorded = await busy() if dead else []
+    return [each for epoch, among in dead.items() for each in await read_in_flight(store, lane, recorded, epoch, among)]
 
 
 async def _read(store: Store, lane: Lane) -> tuple[LogState, int, LaneState]:

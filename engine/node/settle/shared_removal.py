@@ -1,8 +1,8 @@
 """Plans what an owner removes from a stream whose messages others need, too, or that keeps settled messages for a
 while.
 
-The stream is purged up to the lowest of all watermarks. Once that stands, the messages above it that all have settled
-are deleted singly; the settle logs of the others are read for that.
+The stream is purged up to the lowest of all watermarks. Once that stops moving, the messages above it that all have
+settled are deleted singly; the settle logs of the others are read for that.
 """
 
 from __future__ import annotations
