@@ -84,7 +84,7 @@ class VirtualNode(Actor):
         return SameLoop()
 
     def store(self, settings: Settings, _name: str, *, feeds: bool = False) -> MemoryStore:
-        return _EstimatingStore(self._cluster, settings.cluster, self._ahead_ns)
+        return self._cluster.node_store(settings.cluster, self._ahead_ns)
 
     def questions(self, _settings: Settings, _name: str) -> MemoryBus:
         return MemoryBus(self._cluster.broker)
@@ -157,6 +157,10 @@ class VirtualCluster:
 
     def coordination(self) -> SimCoordination:
         return SimCoordination(self.loop, self._etcd, Link(self._delays, NEAR))
+
+    def node_store(self, cluster: str, ahead_ns: int) -> MemoryStore:
+        """A node's store. Its wall clock is `ahead_ns` fast."""
+        return _EstimatingStore(self, cluster, ahead_ns)
 
     @asynccontextmanager
     async def line(self) -> AsyncIterator[MemoryBus]:

@@ -38,7 +38,9 @@ async def refusal(world: ProcessWorld, *arguments: str) -> str:
 
 
 async def _run(world: ProcessWorld, arguments: tuple[str, ...]) -> tuple[int, bytes, str]:
-    given = {"nats": world.servers.nats.url, "etcd": world.servers.etcd.endpoint, "env": world.settings.env}
+    settings = world.settings
+    given = {"nats": ",".join(settings.nats), "etcd": ",".join(settings.etcd), "env": settings.env}
+    given["replicas"] = str(settings.replicas)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("EVENLANE_")}
     environ |= {f"EVENLANE_{key.upper()}": value for key, value in given.items()}
     with TemporaryDirectory() as folder:

@@ -41,17 +41,40 @@ class Subscribers:
         self._numbers = count()
         self._producer: Producer | None = None
 
-    async def start(self, *nodes: str) -> list[NodeProcess]:
+    async def start(self, *nodes: str, **settings: object) -> list[NodeProcess]:
         """Start nodes of the unnamed subscription, with topics."""
-        started = await self.first.start(*nodes)
+        started = await self.first.start(*nodes, **settings)
         await self.first.topics(*self.first.projects)
         self._producer = await self.first.producer()
         return started
 
-    async def start_audit(self, *nodes: str) -> list[NodeProcess]:
-        made = [self.audit.add_node(name=name, subscription=AUDIT) for name in nodes]
+    async def start_audit(self, *nodes: str, **settings: object) -> list[NodeProcess]:
+        made = [self.audit.add_node(name=name, subscription=AUDIT, **settings) for name in nodes]
         await asyncio.gather(*(node.start() for node in made))
         return made
+
+    async def start_both(self, **settings: object) -> dict[str, list[NodeProcess]]:
+        """Start two nodes of each subscription, `first` and `audit`."""
+        first = await self.start("a", "b", **settings)
+        await self.command("create", AUDIT)
+        return {"first": first, "audit": await self.start_audit("x", "y", **settings)}
+
+    async def start_again(self, node: NodeProcess) -> None:
+        """Start a new process for a node that has ended."""
+        await self.start_beside(node, node.name)
+
+    async def start_beside(self, node: NodeProcess, name: str) -> None:
+        """Start a node of the same subscription."""
+        if node in self.audit.nodes:
+            await self.start_audit(name)
+        else:
+            await self.first.start(name)
+
+    def leader_of(self, subscription: str) -> NodeProcess | None:
+        """The node that leads this subscription, if one does."""
+        history, nodes = self.first.history, (self.first if subscription == "first" else self.audit).nodes
+        name = history.leader if subscription == "first" else history.value(f"subscription/{AUDIT}/leader").get("id")
+        return next((node for node in reversed(nodes) if node.name == name and node.running), None)
 
     async def command(self, *arguments: str) -> dict[str, Any]:
         """Run `evenlane subscriptions ...` until it succeeds."""
@@ -139,6 +162,13 @@ class Subscribers:
             except AssertionError as error:
                 raise AssertionError(f"{len(left)} of {len(ids)} not ended, {sorted(left)[:5]}: {error}") from None
 
+    async def all_ended(self) -> None:
+        """Wait until each subscription has handled or buried all that was acknowledged, and nothing of it is stored."""
+        acknowledged = set(self.first.acknowledged)
+        await self.ended_in(self.first, acknowledged)
+        await self.ended_in(self.audit, acknowledged)
+        await self.empty()
+
     async def empty(self) -> None:
         """Wait until the shared streams have no message any more."""
         await until(self._is_empty, _EMPTY_S, "the shared streams to be empty")
@@ -150,12 +180,14 @@ class Subscribers:
 
 
 @asynccontextmanager
-async def subscribers(folder: Path) -> AsyncIterator[Subscribers]:
+async def subscribers(folder: Path, *, servers: Any = None, **settings: object) -> AsyncIterator[Subscribers]:
+    """Two worlds of the same servers: these, or a nats-server and an etcd of their own. `settings` are for both."""
     (folder / "first").mkdir()
     (folder / "audit").mkdir()
+    settings = {"partitions": PARTITIONS, **settings}
     async with (
-        ProcessCluster(folder / "first", partitions=PARTITIONS) as first,
-        ProcessWorld(folder / "audit", servers=first.servers, partitions=PARTITIONS) as audit,
+        ProcessCluster(folder / "first", servers=servers, **settings) as first,
+        ProcessWorld(folder / "audit", servers=first.servers, **settings) as audit,
     ):
         yield Subscribers(first, audit)
 

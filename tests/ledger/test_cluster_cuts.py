@@ -1,6 +1,5 @@
 """Tests of nodes that are cut off from etcd or from NATS, and of a silent etcd."""
 
-import asyncio
 import itertools
 import logging
 import os
@@ -25,7 +24,7 @@ from tests.ledger.promises import (
 )
 from tests.ledger.puts import one, some
 from tests.ledger.replay import check_repeats, fault
-from tests.support.etcd.proxy import Proxy
+from tests.support.etcd.proxy import Proxy, cut_off, heal
 from tests.support.promises.history import Fault
 from tests.support.until import until
 
@@ -36,20 +35,6 @@ _log = logging.getLogger(__name__)
 TRUST_S = TTL_S - 0.5  # after the renewal was sent: see evenlane.engine.cluster.ownership.lease
 NATS_AWAY_S = 5.0
 KNOWS_WITHIN_S, SLOW_S = 5.0, 10.0  # SLOW_S is for a busy machine
-
-
-def cut_off(proxy: Proxy, how: str):
-    """`closed`: connections end, and no new one is accepted. `silent`: they stay open, and nothing passes."""
-    if how == "closed":
-        return proxy.cut()
-    proxy.passing.clear()
-    return asyncio.sleep(0)
-
-
-async def heal(proxy: Proxy, how: str) -> None:
-    if how == "closed":
-        await proxy.start()
-    proxy.passing.set()
 
 
 async def three(cluster: ProcessCluster, **of_third: object) -> list[NodeProcess]:

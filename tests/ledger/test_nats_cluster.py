@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -11,9 +10,8 @@ from evenlane.engine.admin.streams.migrate import migrate, open_replication
 from evenlane.engine.base.config.settings import Settings
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster import connections
-from evenlane.engine.runtime.embedded.etcd import EtcdServer
-from evenlane.engine.runtime.embedded.nats_cluster import NatsCluster
 from tests.ledger.cluster import ProcessCluster
+from tests.ledger.nats_trio import NatsTrio
 from tests.ledger.promises import check_owner_keys, never_handled
 from tests.support.until import until
 
@@ -26,26 +24,9 @@ PARTITIONS = 4
 TTL_S = 6
 
 
-class ClusterServers:
-    """Three nats-servers, and an etcd."""
-
-    def __init__(self, folder: Path) -> None:
-        folders = [folder / f"nats-{number}" for number in range(3)]
-        for each in (folder / "etcd", *folders):
-            each.mkdir()
-        self.nats = NatsCluster(folders, fast=True)
-        self.etcd = EtcdServer(folder / "etcd", fast=True)
-
-    async def start(self) -> None:
-        await asyncio.gather(self.nats.start(), self.etcd.start())
-
-    async def stop(self) -> None:
-        await asyncio.gather(self.nats.stop(), self.etcd.stop())
-
-
 @pytest.fixture
 async def servers(tmp_path):
-    servers = ClusterServers(tmp_path)
+    servers = NatsTrio(tmp_path)
     await servers.start()
     yield servers
     await servers.stop()

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from tests.ledger.cluster import TTL_S
-from tests.ledger.subscribers import AUDIT, Subscribers, subscribers
+from tests.ledger.subscribers import AUDIT, subscribers
 from tests.support.until import until
 
 pytestmark = pytest.mark.real
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.real
 async def kill(them, node, _chance):
     """Fault 1."""
     await node.kill()
-    await restart(them, node)
+    await them.start_again(node)
 
 
 async def freeze(_them, node, _chance):
@@ -29,7 +29,18 @@ async def freeze(_them, node, _chance):
 async def stop(them, node, _chance):
     """Fault 3."""
     assert 0 == await node.stop(), node.last_words()
-    await restart(them, node)
+    await them.start_again(node)
+
+
+async def kill_leader(them, node, chance):
+    """Fault 6: the partitions are just moving to a new node."""
+    subscription = "audit" if node in them.audit.nodes else "first"
+    joining = asyncio.create_task(them.start_beside(node, "joining"))
+    await asyncio.sleep(2 * chance.random())
+    leader = await until(lambda: them.leader_of(subscription), 60, "a leader")
+    await leader.kill()
+    await joining
+    await them.start_again(leader)
 
 
 async def restart_nats(them, _node, chance):
@@ -47,14 +58,7 @@ async def restart_etcd(them, _node, _chance):
     await them.first.servers.etcd.start()
 
 
-async def restart(them: Subscribers, node):
-    if node in them.audit.nodes:
-        await them.start_audit(node.name)
-    else:
-        await them.first.start(node.name)
-
-
-FAULTS = [kill, freeze, stop, restart_nats, restart_etcd]
+FAULTS = [kill, freeze, stop, kill_leader, restart_nats, restart_etcd]
 FULL = pytest.mark.full
 
 
@@ -62,23 +66,18 @@ FULL = pytest.mark.full
 @pytest.mark.parametrize("fault", [kill, *(pytest.param(each, marks=FULL) for each in FAULTS[1:])])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=FULL) for seed in (1, 2))])
 async def test_each_subscription_handles_all_through_a_fault(tmp_path, fault, victim, seed):
-    """K10, L, faults 1, 2, 3, 9 and 12: owners of a subscription die, stop or are cut off while both work. At the end
-    each has handled or buried every message, and the streams are empty.
+    """K10, L, faults 1, 2, 3, 6, 9 and 12: owners of a subscription die, stop or are cut off while both work. At the
+    end each has handled or buried every message, and the streams are empty.
     """
     chance = Random(seed)
     async with subscribers(tmp_path) as them:
-        nodes = {"first": await them.start("a", "b")}
-        await them.command("create", AUDIT)
-        nodes["audit"] = await them.start_audit("x", "y")
+        nodes = await them.start_both()
         async with them.load():
             await them.ended_in(them.audit, await them.put())
             await asyncio.sleep(chance.random())
             await fault(them, nodes[victim][seed % 2], chance)
             await them.put()
-        acknowledged = set(them.first.acknowledged)
-        await them.ended_in(them.first, acknowledged)
-        await them.ended_in(them.audit, acknowledged)
-        await them.empty()
+        await them.all_ended()
 
 
 class TestCreation:
@@ -114,9 +113,7 @@ class TestReset:
         """
         chance = Random(seed)
         async with subscribers(tmp_path) as them:
-            nodes = {"first": await them.start("a", "b")}
-            await them.command("create", AUDIT)
-            nodes["audit"] = await them.start_audit("x", "y")
+            nodes = await them.start_both()
             held = await them.put_held()
             ids = await them.put()
             await them.ended_in(them.audit, ids)

@@ -34,8 +34,12 @@ class RemovalBound:
     A subscription is deleted once its settle logs are gone. One that is only missing in the registry still counts: an
     etcd that was restored from a backup may have lost it.
 
+    `others` are the clusters of all other subscriptions; None: nobody knows them. `is_shared`: whether they need the
+    messages, too, or might; or settled messages are kept.
+
     Invariants:
     - `_unlisted` has the clusters that aren't in the registry and may have settle logs.
+    - `others` and `is_shared` follow from `view` and `_unlisted`. They are kept because each pass asks for each lane.
     - `_recognised` has, for a lane and another cluster, the generation in which a record of that cluster's log was
       found to be about the very stream, and the record's highest message. A rolled-back stream has another
       generation. A record with a higher message may be about the stream as it was before: it was under way meanwhile.
@@ -45,6 +49,8 @@ class RemovalBound:
         self._store, self._cluster, self._partitions = store, cluster, partitions
         self.view = RegistryView()
         self._unlisted: frozenset[str] = frozenset()
+        self.others: tuple[str, ...] | None = ()
+        self.is_shared = False
         self._recognised: dict[tuple[Lane, str], tuple[int, int]] = {}
 
     def adopt(self, view: RegistryView) -> None:
@@ -53,14 +59,20 @@ class RemovalBound:
         """
         before = self.view.list_others(self._cluster) or ()
         self.view = view
-        self._unlisted = self._unlisted.union(before).difference(view.list_others(self._cluster) or ())
+        self._count_only(self._unlisted.union(before).difference(view.list_others(self._cluster) or ()))
 
     async def recall(self) -> None:
         """Take all clusters into account that had settle logs when the node has prepared its streams. Raises Lost."""
         if not self.is_publisher:
-            self._unlisted = (await self._store.find_clusters()).difference(
-                [self._cluster], self.view.list_others(self._cluster) or ()
-            )
+            found = await self._store.find_clusters()
+            self._count_only(found.difference([self._cluster], self.view.list_others(self._cluster) or ()))
+
+    def _count_only(self, unlisted: frozenset[str]) -> None:
+        """Count these clusters, and those that the registry lists."""
+        self._unlisted = unlisted
+        listed = self.view.list_others(self._cluster)
+        self.others = None if listed is None else (*listed, *sorted(unlisted))
+        self.is_shared = self.others != () or self.view.retain is not None
 
     @property
     def has_unlisted(self) -> bool:
@@ -73,14 +85,8 @@ class RemovalBound:
         """
         if self._unlisted:
             found = await self._store.find_clusters(again=True)
-            self._unlisted &= found  # (which may have grown meanwhile)
+            self._count_only(self._unlisted & found)  # the former may have grown meanwhile
         return self._unlisted
-
-    @property
-    def others(self) -> tuple[str, ...] | None:
-        """The clusters of all other subscriptions; None: nobody knows them."""
-        listed = self.view.list_others(self._cluster)
-        return None if listed is None else (*listed, *sorted(self._unlisted))
 
     @property
     def record_version(self) -> int:
@@ -93,11 +99,6 @@ class RemovalBound:
         if (retain := self.view.retain) is None:
             return None
         return Retention(retain.age, max(1, retain.most_bytes // (len(names.SHARED_KINDS) * self._partitions)))
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other subscriptions need the messages, too, or might; or settled ones are kept."""
-        return self.others != () or self.view.retain is not None
 
     @property
     def is_publisher(self) -> bool:

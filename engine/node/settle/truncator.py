@@ -84,19 +84,16 @@ class StreamTruncator:
 
     def step(self) -> None:
         """Start the next removal of each lane for which one is due; at most one runs per lane."""
-        now = now_ns()
+        now, is_alone = now_ns(), not self._bound.is_shared
         for lane, since in list(self.lanes.items()):
-            if lane not in self.tasks.by_lane:
-                self._step(lane, since, now)
-
-    def _step(self, lane: Lane, since: int, now: int) -> None:
-        is_shared = self._bound.is_shared and not is_own_stream(lane)
-        if not is_shared:
-            self._step_alone(lane, since, now)
-        elif self._bound.is_publisher:
-            self._step_as_publisher(lane, since, now)
-        else:
-            self._step_shared(lane, since, now)
+            if lane in self.tasks.by_lane:
+                continue
+            if is_alone or is_own_stream(lane):
+                self._step_alone(lane, since, now)
+            elif self._bound.is_publisher:
+                self._step_as_publisher(lane, since, now)
+            else:
+                self._step_shared(lane, since, now)
 
     def _step_alone(self, lane: Lane, since: int, now: int) -> None:
         removal = lane.removal

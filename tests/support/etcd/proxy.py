@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Awaitable
 
 from evenlane.engine.runtime.embedded.ports import free_port
 
@@ -66,3 +67,18 @@ class Proxy:
                 sink.write(part)
                 await sink.drain()
         sink.close()
+
+
+def cut_off(proxy: Proxy, how: str) -> Awaitable[None]:
+    """`closed`: connections end, and no new one is accepted. `silent`: they stay open, and nothing passes."""
+    if how == "closed":
+        return proxy.cut()
+    proxy.passing.clear()
+    return asyncio.sleep(0)
+
+
+async def heal(proxy: Proxy, how: str) -> None:
+    """Let connections through again."""
+    if how == "closed":
+        await proxy.start()
+    proxy.passing.set()
