@@ -46,6 +46,7 @@ class ReasonContext(NamedTuple):
     """The context of a reason. `topic` is the project's topic, None if there is none; `deleted` says whether it was
     deleted. `nodes` is the number of nodes with a part of the backlog; `may_use` is the rate that these nodes may use
     now, in messages per second, None if unknown. `unknown`: some nodes don't know the topic, as etcd has lost it.
+    `subscription` is the one whose backlog it is, empty for the unnamed one.
     """
 
     project: str
@@ -54,6 +55,12 @@ class ReasonContext(NamedTuple):
     nodes: int = 1
     may_use: float | None = None
     unknown: bool = False
+    subscription: str = ""
+
+    @property
+    def flag(self) -> str:
+        """What commands about this subscription end with."""
+        return f" --subscription {self.subscription}" if self.subscription else ""
 
 
 def sentence(reason: str, part: QueueCount, about: ReasonContext) -> str:
@@ -69,6 +76,9 @@ def sentence(reason: str, part: QueueCount, about: ReasonContext) -> str:
     if reason == "concurrency" and topic is not None and (most := _most(topic)) is not None:
         where = " on a node" if about.nodes > 1 or topic.concurrency != most else ""
         return f"the topic has its maximum of {most:,} messages in flight{where}"
+    if reason == "no_handler":
+        shows = f"`evenlane plan{about.flag}` shows what each node handles"
+        return f"the node that owns it has no handler for its project or kind: {shows}"
     return _SENTENCES.get(reason, f"it waits for {reason}")
 
 
@@ -103,7 +113,7 @@ def _explain_paused(about: ReasonContext) -> str:
     if about.deleted:
         return (
             f"the topic was deleted while messages waited: `evenlane topics drain {project}` has them handled,"
-            f" `evenlane backlog purge {project}` drops them"
+            f" `evenlane backlog purge {project}{about.flag}` drops them"
         )
     return f"the topic is paused: `evenlane topics resume {project}` ends that"
 
@@ -119,6 +129,4 @@ _SENTENCES = {
     "no_owner": "no node may hand it out: its partition has no owner, or is being taken over, or the owner's lease is"
     " in doubt; its backlog may not be known",
     "handlers_busy": "all handlers of the node are busy",
-    "no_handler": "the node that owns it has no handler for its project or kind: `evenlane plan` shows what each node"
-    " handles",
 }

@@ -10,6 +10,8 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
 from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.control.subscriptions.client import SubscriptionClient
+from evenlane.quota.topics.resolve import resolve
 from evenlane.quota.topics.topic import TopicError, decode_accepted
 from evenlane.ring.membership.handlers import explain_differences
 from evenlane.ring.membership.records import DoneRecord, GenerationRecord, LeaderRecord, NodeRecord, PlanRecord
@@ -32,7 +34,9 @@ class PlanView(NamedTuple):
 
 
 async def read(settings: Settings) -> PlanView:
-    """Read the present plan, as of one revision. Raises EvenlaneError if there is no such environment; Unreachable."""
+    """Read the present plan of the settings' subscription, as of one revision. Raises EvenlaneError if there is no such
+    environment or subscription; Unreachable.
+    """
     with connections.translate_errors():
         etcd = connections.etcd(settings)
         try:
@@ -40,14 +44,18 @@ async def read(settings: Settings) -> PlanView:
             values = {item.key.removeprefix(prefix): item.value for item in (await etcd.list(prefix)).items}
             if "settings" not in values:
                 raise no_such_environment(settings.env)
-            return view(settings.env, await agree_cluster_config(etcd, settings.env, {}), values)
+            if settings.subscription is not None:
+                await SubscriptionClient(etcd, settings.env).check(settings.subscription)
+            return view(settings.cluster, await agree_cluster_config(etcd, settings.env, {}), values)
         finally:
             await etcd.close()
 
 
-def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> PlanView:
-    """Build the view. `values` are those of the environment's keys, without their common prefix."""
-    seen = _Keys(env, values, cluster_config.layout)
+def view(cluster: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -> PlanView:
+    """Build the view of one subscription's nodes. `values` are those of the environment's keys, without their common
+    prefix.
+    """
+    seen = _Keys(cluster, values, cluster_config.layout)
     nodes = {name: seen.record(NodeRecord, "nodes", name) or NodeRecord() for name in seen.list_under("nodes")}
     plans = {name: found for name in seen.list_under("plan") if (found := seen.record(PlanRecord, "plan", name))}
     owners = seen.owners(cluster_config.partitions)
@@ -55,7 +63,7 @@ def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -
     newest = seen.record(GenerationRecord, "generation")
     leader = seen.record(LeaderRecord, "leader")
     generation = max([newest.generation if newest else 0, *(plan.generation for plan in plans.values())])
-    cluster = _ClusterState(
+    state = _ClusterState(
         generation=generation,
         loads=partition_loads(demands, cluster_config.partitions),
         queues=queues_of(demands, cluster_config.partitions, len(cluster_config.priorities)),
@@ -64,10 +72,11 @@ def view(env: str, cluster_config: ClusterConfig, values: Mapping[str, bytes]) -
     rows = []
     for name, node in nodes.items():
         planned = seen.list_known(plans[name].partitions, cluster_config.partitions, name) if name in plans else []
-        done = cluster.find_done_generation(plans.get(name), seen.record(DoneRecord, "done", name))
-        rows.append(cluster.row(name, node, planned, done))
+        done = state.find_done_generation(plans.get(name), seen.record(DoneRecord, "done", name))
+        rows.append(state.row(name, node, planned, done))
     document = {
-        "env": env, "generation": generation, "leader": leader.id if leader else None,
+        "env": names.env_of(cluster), "subscription": names.subscription_of(cluster) or None,
+        "generation": generation, "leader": leader.id if leader else None,
         "partitions": cluster_config.partitions, "nodes": rows,
         "unowned": [partition for partition in range(cluster_config.partitions) if partition not in owners],
         "corrupt": len(seen.problems), "handlers_differ": explain_differences(nodes),
@@ -105,21 +114,24 @@ class _ClusterState(NamedTuple):
 
 
 class _Keys:
-    """Decodes the environment's keys; `problems` has a sentence for each invalid value."""
+    """Decodes the keys of a cluster, and of its environment's topics; `problems` has a sentence for each invalid
+    value.
+    """
 
-    def __init__(self, env: str, values: Mapping[str, bytes], layout: Layout) -> None:
+    def __init__(self, cluster: str, values: Mapping[str, bytes], layout: Layout) -> None:
         self.problems: list[str] = []
-        self._env, self._layout = env, layout
-        self._values = values
-        self._records = RecordReader(env, self.problems.append)
+        self._cluster, self._layout, self._topics = cluster, layout, values
+        self._env, self._subscription = names.env_of(cluster), names.subscription_of(cluster) or None
+        own = names.key(cluster, "").removeprefix(names.key(self._env, ""))  # empty for the unnamed one
+        self._values = {key.removeprefix(own): value for key, value in values.items() if key.startswith(own)}
+        self._records = RecordReader(cluster, self.problems.append)
 
     def list_under(self, folder: str) -> list[str]:
-        prefix = f"{folder}/"
-        return sorted(key.removeprefix(prefix) for key in self._values if key.startswith(prefix))
+        return _list_under(folder, self._values)
 
     def record(self, kind: type[R], *parts: str) -> R | None:
         raw = self._values.get("/".join(parts))
-        return None if raw is None else self._records.read(kind, names.key(self._env, *parts), raw)
+        return None if raw is None else self._records.read(kind, names.key(self._cluster, *parts), raw)
 
     def owners(self, partitions: int) -> dict[int, str]:
         return self._records.owners(
@@ -131,17 +143,22 @@ class _Keys:
         listed = set(planned)
         found = sorted(partition for partition in listed if 0 <= partition < partitions)
         if len(found) < len(listed):
-            key = names.key(self._env, "plan", node)
+            key = names.key(self._cluster, "plan", node)
             self.problems.append(f"{key} names partitions that don't exist: there are {partitions}")
         return found
 
     def demands(self) -> list[Demand]:
         found = []
-        for project in self.list_under("accepted"):
+        for project in _list_under("accepted", self._topics):
             try:
-                topic = decode_accepted(self._values[f"accepted/{project}"]).topic
+                topic = resolve(decode_accepted(self._topics[f"accepted/{project}"]), self._subscription).topic
             except (TopicError, msgspec.MsgspecError) as error:
                 self.problems.append(f"{names.key(self._env, 'accepted', project)} is not valid: {error}")
             else:
                 found.append(Demand(project, topic.qps, topic.groups, topic.spread, self._layout))
         return found
+
+
+def _list_under(folder: str, values: Mapping[str, bytes]) -> list[str]:
+    prefix = f"{folder}/"
+    return sorted(key.removeprefix(prefix) for key in values if key.startswith(prefix))

@@ -62,9 +62,12 @@ class ReplayProgress(NamedTuple):
 
 @dataclass
 class ReplayResult:
-    """Result of a replay. `stopped` says why it ended early, empty if it didn't."""
+    """Result of a replay. Of the `replayed` ones, the store had `duplicates` already, from an earlier replay within the
+    duplicate window. `stopped` says why it ended early, empty if it didn't.
+    """
 
     replayed: int = 0
+    duplicates: int = 0
     failed: list[FailedReplay] = field(default_factory=list)
     stopped: str = ""
 
@@ -248,7 +251,9 @@ class Replay(Generic[T]):
             tries += 1
             try:
                 async with asyncio.timeout(min(_ANSWER_S, left)):
-                    return await self._store.put(*copy)
+                    receipt = await self._store.put(*copy)
+                self._result.duplicates += receipt.duplicate and tries == 1
+                return receipt
             except (Lost, TimeoutError) as error:
                 why = str(error) or await self._timeouts.reason(copy.subject, loop.time())
             await asyncio.sleep(min(left, _LOST_S[min(tries, len(_LOST_S)) - 1]))

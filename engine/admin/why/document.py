@@ -53,7 +53,10 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     status, *also = (
         each.describe() for each in judge_project(question, answers, wholes, load, forecast["gone_in_seconds"])
     )
-    about = ReasonContext(question.project, question.topic, question.deleted, nodes, _read_allowance(answers), unknown)
+    about = ReasonContext(
+        question.project, question.topic, question.deleted, nodes, _read_allowance(answers), unknown,
+        question.subscription,
+    )  # fmt: skip
     return {
         "project": question.project,
         "env": question.env,

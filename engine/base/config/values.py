@@ -155,16 +155,19 @@ def choice(*allowed: str) -> Parser:
 
 
 def text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{format_value(value)} is not a string")
-    return value.strip()
+    if not (stripped := _strip(value)):
+        raise ValueError(f"{format_value(value)} is empty")
+    return stripped
 
 
 def name(check: Callable[[str], str]) -> Parser:
-    def parse(value: object) -> str:
-        return check(text(value))
+    return lambda value: check(_strip(value))
 
-    return parse
+
+def _strip(value: object) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    raise ValueError(f"{format_value(value)} is not a string")
 
 
 def file(value: object) -> Path:

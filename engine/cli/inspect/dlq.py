@@ -227,12 +227,13 @@ def keep(
     *,
     as_json: Json = False,
 ) -> None:
-    """Set how long the environment's dead letters are kept, including existing ones.
+    """Set how long dead letters are kept, including existing ones: those of the subscription, for all projects.
 
     If the stream has to be created again, nodes and producers use the setting dead_letter_keep.
 
     Example:
       evenlane dlq keep 30d
+      evenlane dlq keep 7d --subscription audit
     """
     if duration < 1:
         raise ConfigError("DURATION is less than a second: dead letters would be gone before anyone sees them")

@@ -9,9 +9,9 @@ import typer
 
 from evenlane.engine.base.plural import format_count
 from evenlane.engine.cli.inspect.plan_size import size
-from evenlane.engine.cli.options import CommonOptions, Json, common, number
+from evenlane.engine.cli.options import CommonOptions, Json, common_of_subscription, number
 from evenlane.engine.cli.output import CommandGroup, new_app, print_json, print_table, with_examples
-from evenlane.engine.errors import ConfigError
+from evenlane.engine.errors import ConfigError, hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,9 +43,9 @@ app.info.cls = _ShowByDefault
 
 
 @app.command()
-@common
+@common_of_subscription
 def show(given: CommonOptions, *, as_json: Json = False) -> None:
-    """Show the nodes with their partitions, the leader, and partitions without an owner.
+    """Show the nodes of a subscription with their partitions, its leader, and partitions without an owner.
 
     Reads only etcd. PLANNED is the number of partitions that the plan gives a node, OWNS the number that it has at this
     moment; QPS and QUEUES are those of the planned ones, DONE is the newest plan generation that it has carried out.
@@ -53,6 +53,7 @@ def show(given: CommonOptions, *, as_json: Json = False) -> None:
     Example:
       evenlane plan
       evenlane plan show --env sandbox --json
+      evenlane plan --subscription audit
     """
     settings = given.load().settings
     from evenlane.engine.base.log_setup import setup
@@ -155,16 +156,18 @@ def _warn(sentences: Iterable[str]) -> None:
 
 def _print_plan(document: dict[str, Any]) -> None:
     leader = f"led by {document['leader']}" if document["leader"] else "no leader"
-    nodes, count, env = document["nodes"], document["partitions"], document["env"]
+    nodes, count, env, subscription = (document[each] for each in ("nodes", "partitions", "env", "subscription"))
+    name = f"subscription {subscription!r} of {env}" if subscription else env
     what = f"{format_count(count, 'partition')}, {format_count(len(nodes), 'node')}"
-    print(f"{env}: {what}, generation {document['generation']}, {leader}")  # noqa: T201
+    print(f"{name}: {what}, generation {document['generation']}, {leader}")  # noqa: T201
     if nodes:
         header = ("NODE", "PLANNED", "OWNS", "QPS", "QUEUES", "DONE", "CPU", "PROJECTS", "IN FLIGHT", "HOST")
         print_table(header, map(_row, nodes))
         for handlers in sorted({node["handlers"] for node in nodes} - {""}):
             print(f"handlers: {handlers}")  # noqa: T201
     else:
-        print(f"no node is running: `evenlane run --handler MODULE:FUNCTION --env {env}` starts one")  # noqa: T201
+        starts = hint("run --handler MODULE:FUNCTION", env, subscription or "")
+        print(f"no node is running: {starts} starts one")  # noqa: T201
     unowned = document["unowned"]
     if unowned:
         named = ", ".join(map(str, unowned[:_MOST_NAMED])) + (", ..." if len(unowned) > _MOST_NAMED else "")

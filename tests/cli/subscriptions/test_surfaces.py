@@ -52,6 +52,10 @@ async def test_each_subscription_shows_its_own(env, evenlane_in_thread):
             await until(lambda: are(0), 30, "the unnamed subscription to show that nothing waits")
             assert ["audit-1"] == [node["id"] for node in (await document("top", *own))["nodes"]]
             assert ["worker-1"] == [node["id"] for node in (await document("top"))["nodes"]]
+            plan = await document("plan", *own)
+            assert ("audit", "audit-1", ["audit-1"]) == (
+                plan["subscription"], plan["leader"], [node["id"] for node in plan["nodes"]],
+            )  # fmt: skip
             why = await document("why", "acme", *own)
             assert (2, 1) == (why["backlog"], why["in_flight"])
             free.set()
@@ -63,6 +67,8 @@ def test_subscription_that_isnt_there(env, transcript, evenlane):
     evenlane("topics", "set", "acme", "--qps", "100")
     transcript("why", "acme", "--subscription", "audit")
     transcript("top", "--once", "--subscription", "audit")
+    transcript("plan", "--subscription", "audit")
+    transcript("plan", "--subscription", "")
     transcript.check()
 
 

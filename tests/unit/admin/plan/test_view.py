@@ -51,8 +51,8 @@ def test_document_has_nodes_partitions_and_loads():
     shown, problems = view("online", CLUSTER_CONFIG, values())
     assert [] == problems
     assert {
-        "env": "online", "generation": 7, "leader": "b", "partitions": 4, "unowned": [2], "corrupt": 0,
-        "handlers_differ": None,
+        "env": "online", "subscription": None, "generation": 7, "leader": "b", "partitions": 4, "unowned": [2],
+        "corrupt": 0, "handlers_differ": None,
         "nodes": [
             {
                 "id": "a", "partitions": [0, 3], "owns": [0, 3], "qps": 100.0, "queues": 4, "done_generation": 7,
@@ -128,3 +128,20 @@ def test_plan_with_invalid_partitions_is_named():
     )
     assert ([0], 1) == (shown["nodes"][0]["partitions"], shown["corrupt"])
     assert ["/evenlane/online/plan/a names partitions that don't exist: there are 4"] == problems
+
+
+def test_named_subscription_has_nodes_of_its_own():
+    """K10: with its own quota of a topic; the unnamed one's keys count for nothing."""
+    own = {
+        "generation": b'{"generation": 3, "strategy": "bounded-ring"}', "leader": b'{"id": "x", "since": ""}',
+        "nodes/x": b'{"host": "h3"}', "plan/x": b'{"generation": 3, "partitions": [0, 1, 2, 3]}',
+        "done/x": b'{"generation": 3}', "owners/3": b'{"id": "x", "epoch": 9}',
+    }  # fmt: skip
+    changes = {f"subscription/audit/{key}": value for key, value in own.items()}
+    changes["accepted/acme"] = topic(qps=100, groups=2, spread=1, subscriptions={"audit": {"qps": 20}})
+    shown = view("online_audit", CLUSTER_CONFIG, values() | changes).document
+    assert ("online", "audit", 3, "x") == tuple(shown[key] for key in ("env", "subscription", "generation", "leader"))
+    assert [("x", [0, 1, 2, 3], [3], 20.0)] == [
+        (node["id"], node["partitions"], node["owns"], node["qps"]) for node in shown["nodes"]
+    ]
+    assert [0, 1, 2] == shown["unowned"]
