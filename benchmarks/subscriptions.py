@@ -1,11 +1,12 @@
 """Benchmark of what other subscriptions cost the unnamed one: compare the arms of one run, only ratios count.
 
-    python -m benchmarks.subscriptions [--behind N] [--delayed N] [--partitions P] [--rounds R] [--json]
+    python -m benchmarks.subscriptions [--behind N] [--delayed N] [--paused N] [--partitions P] [--rounds R] [--json]
 
 One process and one nats-server; 100-byte bodies. Arms, interleaved over the rounds:
 
 alone   there is no other subscription
 behind  there is one that nobody runs: N messages and N delayed messages wait for it, which the unnamed one has handled
+pinned  as `behind`, and a paused project has messages at the head of each partition, so that no watermark moves
 three   two more subscriptions work in the same process, each with a node of its own
 
 takeover  s until a new owner has handled a backlog of 20,000 messages, of which a tenth were delayed
@@ -52,19 +53,26 @@ WINDOW = 4_000
 BACKLOG, STEADY, BURST = 20_000, 10_000, 40_000  # messages
 RATE = 2_000  # messages/s
 PROJECTS = 20
+PAUSED = "paused"
 TIMEOUT_S = 600
 _HOUR = 3_600 * 10**9
 
 
 class Arm:
-    """An environment, with the other subscriptions that it has; `run` are those with nodes."""
+    """An environment, with the other subscriptions that it has; `run` are those with nodes. A paused project has
+    `paused` messages in each partition.
+    """
 
-    def __init__(self, name: str, url: str, partitions: int, others: tuple[str, ...], run: tuple[str, ...]) -> None:
-        self.env, self._url, self._others, self._run = name, url, others, run
+    def __init__(
+        self, name: str, url: str, partitions: int, others: tuple[str, ...] = (), run: tuple[str, ...] = (), *,
+        paused: int = 0,
+    ) -> None:  # fmt: skip
+        self.env, self._url, self._others, self._run, self._paused = name, url, others, run, paused
         self.config = ClusterConfig(partitions=partitions, max_group_qps=1_000_000)
         self.topic: Topic = complete(
             parse_spec(b'{"qps": 1000000, "groups": %d, "spread": %d}' % (partitions, partitions)), self.config
         )
+        self.paused_topic: Topic = complete(parse_spec(b'{"qps": 1, "state": "paused"}'), self.config)
         self.view = RegistryView(1, {each: Subscription(state="active") for each in others}) if others else None
         self._epoch = self._number = 0
         self.handled = 0
@@ -97,7 +105,7 @@ class Arm:
         stack.push_async_callback(store.close)
         await store.prepare([*self.lanes, *([LaneId("again", 0)] if subscription else [])])
         routes = RouteTable.of(self.handle if not subscription else self.count)
-        node = Node(store, self.config, routes, lambda _: self.topic, cluster=cluster)
+        node = Node(store, self.config, routes, self._topic_of, cluster=cluster)
         await node.start()
         stack.push_async_callback(node.stop, 5)
         await node.registry.begin()
@@ -106,6 +114,9 @@ class Arm:
         self._epoch += 1
         await node.take_over(range(self.config.partitions), self._epoch)
         return node
+
+    def _topic_of(self, project: str) -> Topic:
+        return self.paused_topic if project == PAUSED else self.topic
 
     async def handle(self, message: Message) -> None:
         self.handled += 1
@@ -146,6 +157,9 @@ class Arm:
         async with AsyncExitStack() as stack:
             await self.start(stack)
             start = self.handled
+            for number in range(self._paused * self.config.partitions):
+                partition, head = number % self.config.partitions, {h.ID: f"{PAUSED}:{number}"}
+                await store.put(lane_subject(self.env, partition, PAUSED, 0, "mid"), h.encode(head), BODY)
             for done in range(0, count, 50_000):
                 await self.put(store, min(50_000, count - done))
                 await self.done(start + min(count, done + 50_000))
@@ -194,8 +208,9 @@ async def measure(options: argparse.Namespace) -> dict[str, dict[str, list[float
         await server.start()
         try:
             arms = [
-                Arm("alone", server.url, options.partitions, (), ()),
-                Arm("behind", server.url, options.partitions, ("away",), ()),
+                Arm("alone", server.url, options.partitions),
+                Arm("behind", server.url, options.partitions, ("away",)),
+                Arm("pinned", server.url, options.partitions, ("away",), paused=options.paused),
                 Arm("three", server.url, options.partitions, ("audit", "search"), ("audit", "search")),
             ]
             for arm in arms:
@@ -228,6 +243,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What other subscriptions cost the unnamed one.")
     parser.add_argument("--behind", type=int, default=1_000_000, help="messages that wait for the absent one")
     parser.add_argument("--delayed", type=int, default=100_000, help="delayed messages that wait for it")
+    parser.add_argument("--paused", type=int, default=20, help="paused messages in each partition")
     parser.add_argument("--partitions", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")

@@ -15,6 +15,7 @@ TESTS = [
     ROOT / "tests/unit/node/settle/test_shared_removal.py",
     ROOT / "tests/unit/cluster/subscriptions/test_seen_publisher.py",
     ROOT / "tests/unit/node/partitions/test_reset_takeover.py",
+    ROOT / "tests/unit/node/partitions/test_gap_reader.py",
     ROOT / "tests/unit/control/leader/test_gathering.py",
     ROOT / "tests/unit/control/leader/test_plan_computer.py",
     ROOT / "tests/unit/control/leader/test_scaling_controller.py",

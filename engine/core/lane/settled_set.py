@@ -100,6 +100,14 @@ class SettledSet:
         if open_first:
             yield open_first, open_last
 
+    def gaps(self) -> Iterator[tuple[int, int]]:
+        """The runs (first, last) between the watermark and the highest member that aren't in the set, in rising order.
+        """
+        before = self.watermark
+        for first, last in self.above():
+            yield before + 1, first - 1
+            before = last
+
     @property
     def mixed_bytes(self) -> int:
         """The memory (bytes) of the mixed chunks."""

@@ -191,6 +191,18 @@ class FedLane(Lane):
             self._queue_ready(queue)
         return True
 
+    def take_in_singly(self, sequence: int, found: Stored | None) -> None:
+        """Take in a message that was read alone. All between the main feed's position and it are settled; the stream
+        may still hold those. None: the stream doesn't hold the message any more.
+        """
+        self.position = sequence - 1
+        if found is not None:
+            self.take_in(found.subject.encode(), sequence, found.at, found.headers, found.body)
+            return
+        self.missing += 1
+        self._skip(sequence, sequence)
+        self.position = sequence
+
     def _skip(self, first: int, last: int) -> None:
         """Skip sequences that the stream doesn't hold: they were settled and removed, or deleted by hand."""
         self.settled.add_run(first, last)

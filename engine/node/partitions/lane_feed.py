@@ -11,6 +11,7 @@ import structlog
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.node.partitions.gap_reader import read_gaps
 from evenlane.engine.node.queues.catch_up_priority import by_band
 from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 
@@ -63,13 +64,15 @@ class LaneFeed:
         """Feed new messages, and the backlog; a large backlog only after `catch_up`. Raises Lost."""
         lane, catch_up_priority = self._lane, self._catch_up_priority
         catch_up_priority.end()  # the stream was replaced, perhaps: its backlog won't come any more
+        catch_up_priority.expect_anything()
+        await read_gaps(self._store, lane, state)
         if state.last <= lane.position:
+            catch_up_priority.end()
             self.feeds = [
                 self._store.feed(lane.id, lane.position + 1, lane.take_in, self._resume, on_head=lane.take_in_head)
             ]
             return
         if (backlog := state.last - lane.position) <= self._tuning.tail_beyond:
-            catch_up_priority.expect_anything()
             self._feed_all(state.last)
             if backlog > self._tuning.small:
                 self._start_apart(self._find_out(state, lane.position), "find out")
@@ -127,7 +130,7 @@ class LaneFeed:
         start, generation = lane.position, lane.generation
         lane.expect_backlog(counts, last)
         ahead = self._choose_read_ahead(last - start)
-        self._catch_up_priority.expect(lane.lacking - {*ahead})
+        self._catch_up_priority.narrow(lane.lacking - {*ahead})
         tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)
 
         def on_caught_up() -> None:

@@ -52,6 +52,15 @@ def test_settled_set_matches_a_plain_set(steps):
     assert watermark_of(members) == settled.watermark
 
 
+@given(operations)
+def test_gaps_match_a_plain_set(steps):
+    """K10: what isn't settled below the highest settled message."""
+    settled, members = after(steps)
+    highest = max(members, default=0)
+    expected = [each for each in range(settled.watermark + 1, highest) if each not in members]
+    assert runs_of(expected) == list(settled.gaps())
+
+
 @given(st.lists(operations, min_size=1, max_size=3), operations, sequences)
 def test_common_runs_match_plain_sets(several, excluded, start):
     """K10: what all subscriptions have settled, without what is removed already."""
