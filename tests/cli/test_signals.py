@@ -35,16 +35,27 @@ async def received(*numbers: int) -> None:
         loop.remove_signal_handler(signal.SIGUSR1)
 
 
+@pytest.fixture(autouse=True)
+def inherited():
+    """The shell that started the tests may ignore a signal, as `nohup` does."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
 async def exit_code(first: int, *more: int) -> int:
     work = Work()
     task = asyncio.create_task(run_until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
     await asyncio.sleep(0)
-    os.kill(os.getpid(), first)
-    await asyncio.wait_for(work.ending.wait(), 30)
-    for number in more:
-        os.kill(os.getpid(), number)
-    await received(*more)
-    work.free.set()
+    try:
+        os.kill(os.getpid(), first)
+        await asyncio.wait_for(work.ending.wait(), 30)
+        for number in more:
+            os.kill(os.getpid(), number)
+        await received(*more)
+    finally:
+        work.free.set()
     with pytest.raises(typer.Exit) as info:
         await asyncio.wait_for(task, 30)
     assert work.ended_in_order
@@ -60,15 +71,8 @@ async def test_second_signal_does_not_interrupt_the_end():
     assert 143 == await exit_code(signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)
 
 
-@pytest.fixture
-def nohup():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
-@pytest.mark.usefixtures("nohup")
 async def test_ignored_signal_stays_ignored():
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     work = Work()
     work.free.set()
     task = asyncio.create_task(run_until_signal(work.run(), signal.SIGTERM, signal.SIGHUP))
@@ -85,7 +89,6 @@ async def test_work_that_ends_returns_its_result_and_restores_signals():
     async def work() -> int:
         return 7
 
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # another test of this process may have left a handler
     assert 7 == await run_until_signal(work(), signal.SIGTERM)
     assert signal.SIG_DFL == signal.getsignal(signal.SIGTERM)
 
