@@ -101,8 +101,7 @@ class SettledSet:
             yield open_first, open_last
 
     def gaps(self) -> Iterator[tuple[int, int]]:
-        """The runs (first, last) between the watermark and the highest member that aren't in the set, in rising order.
-        """
+        """The runs (first, last) of non-members between the watermark and the highest member, in rising order."""
         before = self.watermark
         for first, last in self.above():
             yield before + 1, first - 1
