@@ -9,6 +9,7 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.subscriptions.registry import check_complete
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
+from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
 from evenlane.engine.errors import InvalidName, UnknownProject
@@ -52,6 +53,15 @@ class AdminSession(NamedTuple):
         """
         found = map(names.subscription_of, await self.store.find_clusters(again=True))
         return sorted({*await SubscriptionClient(self.etcd, self.env).list_names(), *filter(None, found)})
+
+    async def needs_settle_logs(self) -> bool:
+        """Whether a message that is dropped must stay in its stream, and be settled instead: other subscriptions may
+        need it, or settled messages are kept. Raises CoordinationError, Lost; EvenlaneError if the registry can't be
+        read.
+        """
+        if self.settings.subscription is not None or await self.list_subscriptions():
+            return True
+        return await RegistryEditor(self.etcd, self.env).read_retain() is not None
 
     async def list_others(self) -> list[str]:
         """Return the named subscriptions of the registry but that of the settings."""

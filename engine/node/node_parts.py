@@ -26,6 +26,7 @@ from evenlane.engine.node.handlers.invoke import HandlerInvoker
 from evenlane.engine.node.handlers.worker import Workers
 from evenlane.engine.node.handlers.worker_pool import WorkerPool
 from evenlane.engine.node.partitions.due_release import DueReleaser
+from evenlane.engine.node.partitions.gap_reader import GapReader
 from evenlane.engine.node.partitions.owned_partitions import OwnedPartitions
 from evenlane.engine.node.partitions.partition import PartitionContext
 from evenlane.engine.node.partitions.queue_resolver import QueueResolver
@@ -200,7 +201,7 @@ class NodeParts(NodeEvents, ABC):
         context = PartitionContext(
             self.store, names.lane_kinds(self.cluster), self.limits, bands, resolver, self.ready, self.eligibility,
             self.verifier, self.settler, self._due, SingleFlight(self.store.busy).read, ReadAhead(self.store),
-            self.bound, self._tuning,
+            GapReader(self.store), self.bound, self._tuning,
         )  # fmt: skip
         self.owned = OwnedPartitions(
             context, self.lanes, self._owned_numbers, self.queues, self.dirty, self.failures, self.workers,

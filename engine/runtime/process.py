@@ -122,7 +122,7 @@ class ClusterParts:
 
     def __init__(self, process: ProcessParts, config: ClusterConfig, lease: Callable[[], int], *, shares: bool) -> None:
         settings = process.settings
-        self.config, self._start_timeout = config, settings.start_timeout
+        self.config, self._cluster, self._start_timeout = config, settings.cluster, settings.start_timeout
         self.tenants = TenantRegistry(
             config.priorities, settings.metrics_projects, config.max_group_qps, recovery_s=settings.scaling_recovery
         )
@@ -132,11 +132,14 @@ class ClusterParts:
         self.scaler = ScalerHost(process.coordination, settings, process.records)
         self.controller = build_leader(
             process.id, process.coordination, process.connections, settings, config, self.topics.cache, process.records,
-            lease, shares=shares, replica_target=find_target(settings),
+            lease, takes=self._takes, shares=shares, replica_target=find_target(settings),
         )  # fmt: skip
         self.subscriptions = SubscriptionMonitor(
             process.coordination, settings.env, self.registry, self.controller.leading
         )
+
+    def _takes(self, project: str) -> bool:
+        return self.registry.view.takes_project(self._cluster, project)
 
     async def open(self) -> None:
         """Return when all topics and subscriptions are known. Raises Unreachable, PortUnavailable."""

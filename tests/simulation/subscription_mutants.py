@@ -44,7 +44,13 @@ def _own_watermark() -> Iterator[None]:
 @contextmanager
 def _deletes_above() -> Iterator[None]:
     """Settled messages above a pinned watermark are deleted, although others need them."""
-    with patch.object(RemovalBound, "is_shared", property(lambda _: False)):
+    adopt = RemovalBound.adopt
+
+    def adopt_alone(self: RemovalBound, view: RegistryView) -> None:
+        adopt(self, view)
+        self.is_shared = False
+
+    with patch.object(RemovalBound, "adopt", adopt_alone):
         yield
 
 

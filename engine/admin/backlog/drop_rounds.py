@@ -28,7 +28,8 @@ _PAUSE_S = 0.5
 
 
 class DropUnowned(Protocol):
-    """Drops the messages of a partition that no node owns. `shared`: other subscriptions may need them. Raises
+    """Drops the messages of a partition that no node owns. `shared`: other subscriptions may need them, or settled
+    ones are kept. Raises
     LogMoved if a node has taken the partition over.
     """
 
@@ -69,7 +70,7 @@ class DropTally:
 
 async def run_rounds(outside: AdminSession, tally: DropTally, ask: DropRequest, alone: DropUnowned) -> None:
     """Process each partition by its owner, or by `alone` if it has none; `shared` says whether other subscriptions may
-    need the messages. Partitions that fail stay in `left`.
+    need the messages, or settled ones are kept. Partitions that fail stay in `left`.
     """
     clock = asyncio.get_running_loop().time
     progress, left = clock(), len(tally.left)
@@ -78,9 +79,7 @@ async def run_rounds(outside: AdminSession, tally: DropTally, ask: DropRequest, 
         if any(partition in owned for partition in tally.left):
             await _ask(outside, tally, ask, owned)
         unowned = [partition for partition in tally.left if partition not in owned]
-        shared = bool(unowned) and (
-            outside.settings.subscription is not None or bool(await outside.list_subscriptions())
-        )
+        shared = bool(unowned) and await outside.needs_settle_logs()
         moved: set[int] = set()
         for partition in unowned:
             try:

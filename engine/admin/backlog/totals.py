@@ -8,6 +8,8 @@ from evenlane.engine.admin.backlog.scan import count_waiting, list_all_subjects,
 from evenlane.engine.base.names import LaneId
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.core.ports import Store
     from evenlane.engine.core.queue.subscriber import Subscriber
@@ -26,7 +28,18 @@ async def count_totals(store: Store, cluster_config: ClusterConfig, subscriber: 
     """Count the subscription's backlog. It takes a request or two for each lane that has messages, and one for each
     queue in it. Raises Lost, Refused, ConfigError.
     """
+    waiting = await _count(store, cluster_config, subscriber, ("lanes",))
+    return BacklogTotals(waiting, await _count(store, cluster_config, subscriber, ("later", "again")))
 
+
+async def count_skipped(store: Store, cluster_config: ClusterConfig, subscriber: Subscriber) -> int:
+    """Count what a reset to new messages skips: those that are due and wait, and retries. Raises Lost, Refused,
+    ConfigError.
+    """
+    return await _count(store, cluster_config, subscriber, ("lanes", "again"))
+
+
+async def _count(store: Store, cluster_config: ClusterConfig, subscriber: Subscriber, kinds: Collection[str]) -> int:
     async def count(lane: LaneId) -> int:
         subjects = await list_all_subjects(store, lane, cluster_config, subscriber)
         if not subjects:
@@ -36,9 +49,6 @@ async def count_totals(store: Store, cluster_config: ClusterConfig, subscriber: 
             return 0
         return sum([await count_waiting(store, subject, view) for subject in subjects])
 
-    async def count_each(kinds: tuple[str, ...]) -> int:
-        numbers = range(cluster_config.partitions)
-        lanes = [LaneId(kind, number) for kind in subscriber.kinds if kind in kinds for number in numbers]
-        return sum(await map_concurrently(lanes, count))
-
-    return BacklogTotals(await count_each(("lanes",)), await count_each(("later", "again")))
+    numbers = range(cluster_config.partitions)
+    lanes = [LaneId(kind, number) for kind in subscriber.kinds if kind in kinds for number in numbers]
+    return sum(await map_concurrently(lanes, count))

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 class SubscriptionRow(NamedTuple):
     """One subscription; `name` is None for the unnamed one. `behind` are the messages of the lanes after the position
-    up to which it has settled all; `holds` are those that stay for it alone. None: NATS doesn't answer.
+    up to which it has settled all; `holds` are those that stay for it alone. Both are at most what is stored. None:
+    NATS doesn't answer.
     """
 
     name: str | None
@@ -65,7 +66,7 @@ async def _measure(store: Store, partitions: int, resets: Mapping[str, int]) -> 
         lane = LaneId("lanes", partition)
         state = await store.state(lane)
         positions = [await _read_position(store, lane, each, state, reset) for each, reset in resets.items()]
-        return compare(positions, state.last)
+        return compare(positions, state.last, (await store.size(lane)).messages)
 
     lanes = await map_concurrently(range(partitions), measure)
     return [(sum(behind for behind, _ in each), sum(holds for _, holds in each)) for each in zip(*lanes, strict=True)]
@@ -86,12 +87,13 @@ async def _read_position(store: Store, lane: LaneId, cluster: str, state: LaneSt
     return min(state.last, max(removed, log.settled.watermark))
 
 
-def compare(positions: Sequence[int], last: int) -> list[tuple[int, int]]:
+def compare(positions: Sequence[int], last: int, stored: int) -> list[tuple[int, int]]:
     """Return for each position how far it is from the `last` sequence, and from the lowest of the others, if that is
-    higher: so much could be removed without it.
+    higher: so much could be removed without it. Both are at most `stored`, the number of messages: many sequences in
+    between may be gone.
     """
     found = []
     for index, position in enumerate(positions):
         others = min([*positions[:index], *positions[index + 1 :]], default=last)
-        found.append((last - position, max(0, others - position)))
+        found.append((min(stored, last - position), min(stored, max(0, others - position))))
     return found

@@ -10,6 +10,7 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.cluster_config import agree_cluster_config, no_such_environment
 from evenlane.engine.cluster.record_reader import RecordReader
+from evenlane.engine.cluster.subscriptions.registry import RegistryRecord, registry_key
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.quota.topics.resolve import resolve
 from evenlane.quota.topics.topic import TopicError, decode_accepted
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cluster.cluster_config import ClusterConfig
+    from evenlane.engine.cluster.subscriptions.registry import Subscription
     from evenlane.ring.hashing import Layout
     from evenlane.ring.membership.records import R
 
@@ -114,13 +116,13 @@ class _ClusterState(NamedTuple):
 
 
 class _Keys:
-    """Decodes the keys of a cluster, and of its environment's topics; `problems` has a sentence for each invalid
-    value.
+    """Decodes the keys of a cluster (`_values`), and those that all subscriptions of its environment share (`_shared`).
+    `problems` has a sentence for each invalid value.
     """
 
     def __init__(self, cluster: str, values: Mapping[str, bytes], layout: Layout) -> None:
         self.problems: list[str] = []
-        self._cluster, self._layout, self._topics = cluster, layout, values
+        self._cluster, self._layout, self._shared = cluster, layout, values
         self._env, self._subscription = names.env_of(cluster), names.subscription_of(cluster) or None
         own = names.key(cluster, "").removeprefix(names.key(self._env, ""))  # empty for the unnamed one
         self._values = {key.removeprefix(own): value for key, value in values.items() if key.startswith(own)}
@@ -148,15 +150,24 @@ class _Keys:
         return found
 
     def demands(self) -> list[Demand]:
-        found = []
-        for project in _list_under("accepted", self._topics):
+        found, subscriber = [], self._read_subscription()
+        for project in _list_under("accepted", self._shared):
+            if subscriber is not None and not subscriber.filter.takes_project(project):
+                continue
             try:
-                topic = resolve(decode_accepted(self._topics[f"accepted/{project}"]), self._subscription).topic
+                topic = resolve(decode_accepted(self._shared[f"accepted/{project}"]), self._subscription).topic
             except (TopicError, msgspec.MsgspecError) as error:
                 self.problems.append(f"{names.key(self._env, 'accepted', project)} is not valid: {error}")
             else:
                 found.append(Demand(project, topic.qps, topic.groups, topic.spread, self._layout))
         return found
+
+    def _read_subscription(self) -> Subscription | None:
+        raw = self._shared.get("subscriptions") if self._subscription is not None else None
+        if raw is None or self._subscription is None:
+            return None
+        registry = self._records.read(RegistryRecord, registry_key(self._env), raw)
+        return registry.subscriptions.get(self._subscription) if registry is not None else None
 
 
 def _list_under(folder: str, values: Mapping[str, bytes]) -> list[str]:

@@ -192,9 +192,10 @@ class Replay(Generic[T]):
 
     async def _carry(self, message: T) -> None:
         try:
-            if await self._put(message):
+            if (is_duplicate := await self._put(message)) is not None:
                 await self._remove(message)
                 self._result.replayed += 1
+                self._result.duplicates += is_duplicate
         except _NO_TOPIC as error:
             self._stop(str(error))
         except (NotAcknowledged, Lost) as error:
@@ -207,43 +208,47 @@ class Replay(Generic[T]):
             self._window.release(message)
             self._report()
 
-    async def _put(self, message: T) -> bool:
-        """Put until the queue has room. Returns False if the replay ends first, or the message is removed."""
+    async def _put(self, message: T) -> bool | None:
+        """Put until the queue has room. Returns whether the store had the copy already; None if the replay ends first,
+        or the message is removed.
+        """
         tries = 0
         while True:
             try:
-                await self._put_counted(message)
-                return True
+                return await self._put_counted(message)
             except (BacklogFull, Full) as error:
                 self._waiting[id(message)] = str(error)
                 self._report()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FULL_S[min(tries, len(_FULL_S) - 1)]):
                     await self._over.wait()
-                return False
+                return None
             if not await self._source.is_stored(message.sequence):
-                return False
+                return None
             tries += 1
 
-    async def _put_counted(self, message: T) -> None:
+    async def _put_counted(self, message: T) -> bool:
         """Put within the topic's `max_backlog`, like a producer. It counts what waits for the unnamed subscription, so
-        it doesn't limit replays of others. Raises BacklogFull, and what `_store_copy` raises.
+        it doesn't limit replays of others. Returns whether the store had the copy already. Raises BacklogFull, and what
+        `_store_copy` raises.
         """
         copy, accepted = self._copy(message), self._topic()
         if accepted.topic.max_backlog is None or names.subscription_of(self._cluster):
-            await self._store_copy(copy)
-            return
+            return (await self._store_copy(copy))[1]
         counted = PendingPut(message.project, "", False, *copy, accepted)
         await self._backlog.acquire(counted)
         receipt = None
         try:
-            receipt = await self._store_copy(copy)
+            receipt, is_duplicate = await self._store_copy(copy)
+            return is_duplicate
         finally:
             if counted.backlog is not None:
                 counted.backlog.note_outcome(copy.subject, receipt, monotonic())
 
-    async def _store_copy(self, copy: Copy) -> Receipt:
-        """Put until acknowledged. Raises NotAcknowledged, Refused, Full."""
+    async def _store_copy(self, copy: Copy) -> tuple[Receipt, bool]:
+        """Put until acknowledged. Returns whether the store had the copy already, too. Raises NotAcknowledged, Refused,
+        Full.
+        """
         loop = asyncio.get_running_loop()
         # a try in flight when the store forgets the id could be stored a second time
         until, tries, why = loop.time() + 0.95 * self._timeout_s, 0, ""
@@ -252,8 +257,7 @@ class Replay(Generic[T]):
             try:
                 async with asyncio.timeout(min(_ANSWER_S, left)):
                     receipt = await self._store.put(*copy)
-                self._result.duplicates += receipt.duplicate and tries == 1
-                return receipt
+                return receipt, receipt.duplicate and tries == 1  # later ones may be duplicates of the first
             except (Lost, TimeoutError) as error:
                 why = str(error) or await self._timeouts.reason(copy.subject, loop.time())
             await asyncio.sleep(min(left, _LOST_S[min(tries, len(_LOST_S)) - 1]))

@@ -233,7 +233,6 @@ def keep(
 
     Example:
       evenlane dlq keep 30d
-      evenlane dlq keep 7d --subscription audit
     """
     if duration < 1:
         raise ConfigError("DURATION is less than a second: dead letters would be gone before anyone sees them")

@@ -169,7 +169,7 @@ def retain(
 
     A message is kept for DURATION since it was stored, a delayed one since it was settled, but for all that a
     subscription still needs. While the streams have more than SIZE bytes, the oldest ones go earlier: each stream of a
-    partition has the same share. The default is 10GiB.
+    partition has the same share. Without --bytes, SIZE stays as it was; at first it is 10GiB.
 
     Example:
       evenlane streams retain 24h --bytes 20GiB
@@ -194,9 +194,12 @@ def retain(
         changing = RetentionChange(session.etcd, session.env, session.cluster_config, store)
         if seconds is None:
             await changing.end()
-        else:
-            await changing.begin(Retain(age=round(seconds * _SECOND), most_bytes=most_bytes or _DEFAULT_BYTES))
-        return await show(session)
+            return None
+        before = await show(session)
+        most = most_bytes or (_DEFAULT_BYTES if before is None else before.most_bytes)
+        retain = Retain(age=round(seconds * _SECOND), most_bytes=most)
+        await changing.begin(retain)
+        return retain
 
     settings = given.load_shared().settings
     if age is None:

@@ -11,13 +11,13 @@ import typer
 from evenlane.engine.cli.confirm import confirm_by_yes, require_terminal
 from evenlane.engine.cli.options import CommonOptions, Json, Yes, common
 from evenlane.engine.cli.output import UNNAMED, new_app, print_json, print_table
-from evenlane.engine.cli.subscriptions.session import Session, run_with_session
+from evenlane.engine.cli.subscriptions.session import Session, count_skipped_by_reset, run_with_session
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
     from evenlane.engine.cli.subscriptions.session import SubscriptionBacklog
     from evenlane.engine.control.subscriptions.client import SubscriptionStatus
-    from evenlane.engine.control.subscriptions.reset import ResetCount, SubscriptionReset
+    from evenlane.engine.control.subscriptions.reset import SubscriptionReset
 
 app = new_app("""Create, show, reset and delete subscriptions: each receives every message.
 
@@ -170,6 +170,7 @@ def reset(
       evenlane subscriptions reset audit --to 2026-01-31T08:00:00Z
       evenlane subscriptions reset audit --to new --yes --json
     """
+    from evenlane.engine.base.plural import format_count
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.control.subscriptions.start_point import parse_start
 
@@ -178,14 +179,16 @@ def reset(
     if not (yes or dry_run):
         require_terminal(f"subscriptions reset {name}", f"changes which messages subscription {name!r} gets")
 
-    async def count(session: Session) -> ResetCount:
-        return await (await _prepare_reset(session, name)).count(start)
+    async def count(session: Session) -> int:
+        reset = await _prepare_reset(session, name)
+        await reset.check()
+        return await (count_skipped_by_reset(session, name) if start.at is None else reset.count_since(start.at))
 
     async def work(session: Session) -> frozenset[int]:
         return await (await _prepare_reset(session, name)).run(start)
 
-    counted: ResetCount = run_with_session(settings, count)
-    means = _describe_reset(counted)
+    counted: int = run_with_session(settings, count)
+    means = f"{'skips' if start.at is None else 'gets'} {format_count(counted, 'message')}"
     removed: frozenset[int] = frozenset()
     if not dry_run:
         if not yes:
@@ -195,7 +198,7 @@ def reset(
         with ProgressDisplay(f"resetting {name}"):
             removed = run_with_session(settings, work)
     if as_json:
-        gets, skips = (0, counted.messages) if counted.is_skip else (counted.messages, 0)
+        gets, skips = (0, counted) if start.at is None else (counted, 0)
         print_json({"name": name, "to": to, "reset": not dry_run, "gets": gets, "skips": skips})
     else:
         print(f"{name}: {'would be reset' if dry_run else 'reset'}, and {means}")  # noqa: T201
@@ -208,12 +211,6 @@ async def _prepare_reset(session: Session, name: str) -> SubscriptionReset:
 
     stores = Stores(await session.open_store(""), await session.open_store(name))
     return SubscriptionReset(session.etcd, session.env, name, session.cluster_config, stores)
-
-
-def _describe_reset(counted: ResetCount) -> str:
-    from evenlane.engine.base.plural import format_count
-
-    return f"{'skips' if counted.is_skip else 'gets'} {format_count(counted.messages, 'message')}"
 
 
 @app.command()

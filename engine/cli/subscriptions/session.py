@@ -66,6 +66,17 @@ async def read_backlog(session: Session, status: SubscriptionStatus) -> Subscrip
     return SubscriptionBacklog(status, totals.waiting, totals.delayed)
 
 
+async def count_skipped_by_reset(session: Session, name: str) -> int:
+    """Count what waits for a subscription and is skipped by a reset to new messages. Raises CoordinationError, Lost,
+    Refused, ConfigError.
+    """
+    from evenlane.engine.admin.backlog.totals import count_skipped
+    from evenlane.engine.admin.session import read_subscriber
+
+    subscriber = await read_subscriber(session.etcd, session.env, name)
+    return await count_skipped(await session.open_store(name), session.cluster_config, subscriber)
+
+
 async def _run(settings: Settings, work: Callable[[Session], Awaitable[T]]) -> T:
     from dataclasses import replace
 

@@ -108,6 +108,11 @@ class RegistryView(NamedTuple):
         found = (self.subscriptions or {}).get(names.subscription_of(cluster))
         return found.reset if found is not None else 0
 
+    def takes_project(self, cluster: str, project: str) -> bool:
+        """Whether this cluster's subscription gets messages of the project, as far as the registry knows."""
+        found = (self.subscriptions or {}).get(names.subscription_of(cluster))
+        return found is None or found.filter.takes_project(project)
+
     def is_remover(self, cluster: str) -> bool:
         """Whether the owners of this cluster remove messages from the shared streams: those of the first subscription,
         which is the one without a name.

@@ -90,17 +90,19 @@ def build_leader(
     records: RecordReader,
     node_lease: Callable[[], int],
     *,
+    takes: Callable[[str], bool] = lambda _project: True,
     shares: bool = True,
     replica_target: ReplicaTarget | None = None,
 ) -> Leader:
-    """Build the candidacy of `holder` for the leader of its cluster. Without `shares` the leader lends no quota, and
+    """Build the candidacy of `holder` for the leader of its cluster, which gets the messages of the projects that
+    `takes` says. Without `shares` the leader lends no quota, and
     without `replica_target` it only records how many nodes there should be. Raises ConfigError if the placement
     strategy can't be had.
     """
     cluster, ttl_s = settings.cluster, int(settings.lease_ttl)
     strategy = load_strategy(settings.placement)
     placement = PlacementController(
-        coordination, cluster, cluster_config, topic_cache, (settings.placement, strategy), records
+        coordination, cluster, cluster_config, topic_cache, (settings.placement, strategy), records, takes=takes
     )
     quota_lender = QuotaLender(lambda: connect.questions(settings, f"{holder} shares"), cluster, settings.lease_ttl)
     controllers = [placement.serve, *([quota_lender.serve] if shares else [])]

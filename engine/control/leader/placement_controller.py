@@ -19,6 +19,8 @@ from evenlane.ring.membership.leader import LOAD_NS, Leader
 from evenlane.ring.membership.records import GenerationRecord, NodeRecord, PlanRecord, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.cluster.prefix_watch import WatchUpdate
     from evenlane.engine.cluster.record_reader import RecordReader
@@ -62,13 +64,15 @@ class PlacementController:
         strategy: tuple[str, PlacementStrategy],
         records: RecordReader,
         tuning: PlacementTuning = PlacementTuning(),
+        *,
+        takes: Callable[[str], bool] = lambda _project: True,
     ) -> None:
         self._tuning = tuning
         self._coordination, self._cluster = coordination, cluster
         self._strategy_name = strategy[0]
         self._records = records
         self._partitions = cluster_config.partitions
-        self._computer = PlanComputer(cluster_config, topic_cache, strategy, tuning.much)
+        self._computer = PlanComputer(cluster_config, topic_cache, strategy, tuning.much, takes)
         self._gatherer = Gatherer(coordination, cluster, records, self._computer, strategy[0])
         self._leader = Leader(self._partitions, load_ns=tuning.load_ns)
         self._too_many = False

@@ -28,7 +28,8 @@ _log = structlog.get_logger(__name__)
 class PlanComputer:
     """Invariant: `_loads` belongs to `_loads_of`, a value of `_changes`; it is out of date once the two differ.
 
-    `much` is the size above which a placement is computed in a thread (`PlacementTuning`).
+    `much` is the size above which a placement is computed in a thread (`PlacementTuning`). Only projects
+    for which `takes` returns True put a load on the cluster.
     """
 
     def __init__(
@@ -37,11 +38,12 @@ class PlanComputer:
         topic_cache: TopicCache,
         strategy: tuple[str, PlacementStrategy],
         much: int,
+        takes: Callable[[str], bool] = lambda _project: True,
     ) -> None:
         self._partitions, self._layout = cluster_config.partitions, cluster_config.layout
         self._topic_cache = topic_cache
         self._strategy_name, self._strategy = strategy
-        self._much = much
+        self._much, self._takes = much, takes
         self._loads: list[float] | None = None
         self._changes = 0  # number of topic changes
         self._loads_of = -1  # value of `_changes` that `_loads` reflects
@@ -86,6 +88,7 @@ class PlanComputer:
                 demands = (
                     Demand(name, t.topic.qps, t.topic.groups, t.topic.spread, self._layout)
                     for name, t in topics.items()
+                    if self._takes(name)
                 )
                 loads = partition_loads(demands, self._partitions)
             try:

@@ -119,11 +119,6 @@ async def find_removed(
     return frozenset(found)
 
 
-async def read_watermark(own: Store, lane: LaneId) -> int:
-    """The sequence up to which a subscription has settled a lane. Raises Lost, Refused, UnknownVersion."""
-    return fold(each.body for each in (await own.read_log(lane))[0]).settled.watermark
-
-
 async def _find_watermark(shared: Store, lane: LaneId, state: LaneState, start: int | None) -> int:
     """The sequence up to which a subscription that begins at `start` gets nothing. A delayed message reaches each
     subscription that exists when it is due, so a delay stream has no watermark. Raises Lost.

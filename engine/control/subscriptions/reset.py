@@ -11,7 +11,7 @@ A reset that ends anywhere after its first step takes effect. It can be repeated
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -25,9 +25,9 @@ from evenlane.engine.cluster.subscriptions.registry import (
     no_such_subscription,
 )
 from evenlane.engine.control.subscriptions.creation import LIMIT_S
-from evenlane.engine.control.subscriptions.first_records import each_lane, find_removed, read_watermark
+from evenlane.engine.control.subscriptions.first_records import each_lane, find_removed
 from evenlane.engine.control.subscriptions.lane_start import find_start
-from evenlane.engine.control.subscriptions.living_nodes import describe_nodes
+from evenlane.engine.control.subscriptions.living_nodes import name_some
 from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
 from evenlane.engine.control.subscriptions.remover_watch import RemoverWatch
 from evenlane.engine.errors import EvenlaneError, hint
@@ -44,15 +44,6 @@ if TYPE_CHECKING:
     from evenlane.ring.coordination.ports import Coordination
 
 _HOUR = 3_600_000_000_000
-
-
-class ResetCount(NamedTuple):
-    """The messages that a reset means: with `is_skip`, those that wait and are skipped, otherwise those that come,
-    again or for the first time. Delayed messages are counted by whole hours, so the number may be a little too high.
-    """
-
-    messages: int
-    is_skip: bool
 
 
 class SubscriptionReset:
@@ -80,16 +71,19 @@ class SubscriptionReset:
         _, known = await self._editor.read()
         return self._entry(known)
 
-    async def count(self, start: StartPoint) -> ResetCount:
-        """Count the messages that a reset to `start` would mean now. Raises as `check` does; Lost, Refused."""
+    async def count_since(self, at: int) -> int:
+        """Count the messages that a reset to `at` (unix ns) brings, again or for the first time. Delayed messages are
+        counted by whole hours, and replays of the unnamed subscription count, so the number may be a little too high.
+        Raises as `check` does; Lost, Refused.
+        """
         entry = await self.check()
         counted: dict[LaneId, int] = {}
 
         async def count(lane: LaneId) -> None:
-            counted[lane] = await self._count(lane, start, entry.projects)
+            counted[lane] = await self._count(lane, at, entry.projects)
 
-        await each_lane(self._partitions, ("lanes",) if start.at is None else ("lanes", "later"), count)
-        return ResetCount(sum(counted.values()), start.at is None)
+        await each_lane(self._partitions, names.SHARED_KINDS, count)
+        return sum(counted.values())
 
     async def run(self, start: StartPoint) -> frozenset[int]:
         """Reset the subscription. Returns the partitions of which messages were removed meanwhile that it should get.
@@ -124,17 +118,14 @@ class SubscriptionReset:
         if not found.late:
             return
         late = sorted({*found.late.values()} - {""})
-        who = describe_nodes(late) if late else f"the owner of {format_count(len(found.late), 'partition')}"
-        is_one = len(late) < 2
+        who = name_some(late) if late else f"the owner of {format_count(len(found.late), 'partition')}"
         effect = "until then no message that it gets again is removed"
         if is_own:
-            whose, does, has = ("its", "does", "has") if is_one else ("their", "do", "have")
-            they = "it" if is_one else "they"
-            effect = f"{whose} partitions begin there as soon as {they} {does}, or {has} lost them"
+            effect = "the partitions begin there once their owners answer, or have lost them"
+        repeat = hint(f"subscriptions reset {self._name} --to ...", self._env)
         raise EvenlaneError(
-            f"subscription {self._name!r} of environment {self._env!r} is reset, but {who}"
-            f" {'hasn' if is_one else 'haven'}'t acknowledged it within {self._limit_s:g} s: {effect};"
-            f" {hint(f'subscriptions reset {self._name} --to ...', self._env)} may be repeated"
+            f"subscription {self._name!r} of environment {self._env!r} is reset, but not acknowledged within"
+            f" {self._limit_s:g} s by {who}: {effect}; {repeat} may be repeated"
         )
 
     async def _find_starts(self, at: int) -> dict[int, int]:
@@ -154,18 +145,16 @@ class SubscriptionReset:
 
     # ---- the number of messages
 
-    async def _count(self, lane: LaneId, start: StartPoint, projects: list[str]) -> int:
+    async def _count(self, lane: LaneId, at: int, projects: list[str]) -> int:
         store = self._stores.shared
         if lane.kind == "later":
-            hour = (start.at or 0) // _HOUR
             found = await store.counts(lane)
             return sum(
-                count for subject, count in found.items() if _is_of(subject, projects) and _hour_of(subject) >= hour
+                count
+                for subject, count in found.items()
+                if _is_of(subject, projects) and _hour_of(subject) >= at // _HOUR
             )
-        if start.at is None:
-            first = await read_watermark(self._stores.own, lane) + 1
-        else:
-            first = await find_start(store, lane, await store.state(lane), start.at)
+        first = await find_start(store, lane, await store.state(lane), at)
         if not projects:
             return await store.count(lane, f"{names.lane_prefix(self._env, lane)}>", first)
         subjects = [subject for subject in await store.counts(lane) if _is_of(subject, projects)]

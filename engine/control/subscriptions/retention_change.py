@@ -63,10 +63,12 @@ class RetentionChange:
             )
         if older := await self._find_older():
             raise self._older_release(older)
-        if not await self._store.has_room(retain.most_bytes):
+        before = await self._editor.read_retain()
+        more = retain.most_bytes - (before.most_bytes if before is not None else 0)
+        if more > 0 and not await self._store.has_room(more):
             raise EvenlaneError(
-                f"NATS can't store {format_size(retain.most_bytes)} more: name fewer bytes by --bytes, or give"
-                " JetStream more storage"
+                f"NATS can't store {format_size(more)} more: name fewer bytes by --bytes, or give JetStream more"
+                " storage"
             )
         partitions = range(self._config.partitions)
         await self._store.prepare([LaneId(kind, each) for each in partitions for kind in SHARED_KINDS])
@@ -76,7 +78,8 @@ class RetentionChange:
         except OlderReleaseFound as error:
             raise self._older_release(error.nodes) from None
         except NotAcknowledged as error:
-            repeat = hint(f"streams retain {format_duration(retain.age / _SECOND)}", self._env)
+            age, size = format_duration(retain.age / _SECOND), format_size(retain.most_bytes)
+            repeat = hint(f"streams retain {age} --bytes {size}", self._env)
             raise EvenlaneError(
                 f"settled messages of environment {self._env!r} aren't all kept yet: {error.who} acknowledged it within"
                 f" {self._limit_s:g} s; {repeat} waits again"

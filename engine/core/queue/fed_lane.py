@@ -191,17 +191,22 @@ class FedLane(Lane):
             self._queue_ready(queue)
         return True
 
-    def take_in_singly(self, sequence: int, found: Stored | None) -> None:
-        """Take in a message that was read alone. All between the main feed's position and it are settled; the stream
-        may still hold those. None: the stream doesn't hold the message any more.
+    def take_in_gap(self, first: int, last: int, found: Iterable[Stored]) -> None:
+        """Take in `found`, which is all that the stream holds of the sequences first..last. These come behind the main
+        feed's position, and none of them is settled; all in between are settled, and may still be stored.
         """
-        self.position = sequence - 1
-        if found is not None:
-            self.take_in(found.subject.encode(), sequence, found.at, found.headers, found.body)
-            return
-        self.missing += 1
-        self._skip(sequence, sequence)
-        self.position = sequence
+        for each in found:
+            self._skip_missing(first, each.sequence - 1)
+            self.position = each.sequence - 1
+            self.take_in(each.subject.encode(), each.sequence, each.at, each.headers, each.body)
+            first = each.sequence + 1
+        self._skip_missing(first, last)
+        self.position = last
+
+    def _skip_missing(self, first: int, last: int) -> None:
+        if first <= last:
+            self.missing += last - first + 1
+            self._skip(first, last)
 
     def _skip(self, first: int, last: int) -> None:
         """Skip sequences that the stream doesn't hold: they were settled and removed, or deleted by hand."""

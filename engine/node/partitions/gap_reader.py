@@ -1,10 +1,11 @@
-"""Reads the few messages that a previous owner left among many settled ones, which the stream still holds for other
-subscriptions. A feed would deliver those all over again.
+"""Reads the few messages that wait among many settled ones, after a takeover. While other subscriptions need the
+settled messages, the stream holds them, and a feed would deliver all of them again.
 """
 
 from __future__ import annotations
 
-from itertools import chain, islice
+import asyncio
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import structlog
@@ -18,34 +19,70 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_MOST = 1_000  # messages of a lane: beyond it, a feed is at work sooner
-_COST = 20  # a message that is read alone costs as much as so many of a feed that are passed over
-_AT_ONCE = 256  # messages,
-_BYTES = 32 << 20  # and bytes, if each were as large as a message may be
+_MOST_GAPS = 500  # of a lane; each takes a request
+_MOST_READ = 1_000  # messages of a lane: for more, a feed is at work sooner
+_FEED_PER_GAP = 20  # messages that a feed delivers in the time of one request
+_IN_ONE_ANSWER = 64  # messages; the store limits the bytes
+_REQUESTS_AT_ONCE = 4
+_ALL = ">"
 
 
-async def read_gaps(store: Store, lane: FedLane, state: LaneState) -> None:
-    """Take in what isn't settled below the highest settled message of a lane whose feed hasn't begun, so that the feed
-    may begin behind it. Does nothing where a feed costs less, and in a lane that no other subscription needs: there,
-    settled messages are soon removed. `state` is that of the stream. Raises Lost.
+class GapReader:
+    """One per node, for all its lanes. A gap is a run of sequences that aren't settled, between settled ones. What the
+    stream still holds of it waits; the rest is gone.
     """
-    if not lane.is_shared:
-        return
-    open_ = list(islice(chain.from_iterable(range(first, last + 1) for first, last in lane.settled.gaps()), _MOST + 1))
-    if not open_ or len(open_) > _MOST:
-        return
-    highest = max(last for _, last in lane.settled.above())
-    generation = lane.generation
-    size = await store.size(lane.id)
-    if size.messages - (state.last - highest) < _COST * len(open_):
-        return
-    at_once = max(1, min(_AT_ONCE, _BYTES // store.max_payload))
-    for start in range(0, len(open_), at_once):
-        some = open_[start : start + at_once]
-        found = await store.get(lane.id, some)
-        if lane.generation != generation:
-            raise Lost("the stream was replaced meanwhile")
-        for sequence, message in zip(some, found, strict=True):
-            lane.take_in_singly(sequence, message)
-    lane.position = highest
-    _log.info("read between settled messages", **lane_fields(lane), messages=len(open_), passed_over=highest - open_[0])
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._gate = asyncio.Semaphore(_REQUESTS_AT_ONCE)
+
+    async def read(self, lane: FedLane, state: LaneState) -> None:
+        """Take in the messages of the lane's gaps, so that its feed, which hasn't begun, begins behind them. Does
+        nothing where a feed is at work sooner, or no other subscription needs the settled messages. `state` is that of
+        the stream. Raises Lost, Refused.
+        """
+        gaps = list(islice(lane.settled.gaps(), _MOST_GAPS + 1)) if lane.is_shared else []
+        if not gaps or len(gaps) > _MOST_GAPS:
+            return
+        start, highest = lane.position, max(last for _, last in lane.settled.above())
+        if await self._count_held(lane, state, highest) < _FEED_PER_GAP * len(gaps):
+            return
+        left = _MOST_READ
+        for first, last in gaps:
+            left -= await self._read_gap(lane, first, last, left)
+            if left <= 0:
+                break
+        else:
+            lane.position = highest
+        _log.info(
+            "read between settled messages",
+            **lane_fields(lane),
+            messages=_MOST_READ - left,
+            sequences=lane.position - start,
+        )
+
+    async def _count_held(self, lane: FedLane, state: LaneState, highest: int) -> int:
+        """At least how many messages the stream holds from the feed's begin to the highest settled one."""
+        generation = lane.generation
+        count = await self._store.count(lane.id, _ALL, lane.position + 1)
+        _check_same(lane, generation)
+        return count - (state.last - highest)
+
+    async def _read_gap(self, lane: FedLane, first: int, last: int, most: int) -> int:
+        """Take in the messages of a gap, or `most` and a few more of them. Returns how many there were."""
+        generation, count = lane.generation, 0
+        while first <= last and count < most:
+            async with self._gate:
+                found = await self._store.next_of(lane.id, _ALL, first, _IN_ONE_ANSWER)
+            _check_same(lane, generation)
+            inside = [each for each in found if each.sequence <= last]
+            end = inside[-1].sequence if inside and len(inside) == len(found) else last
+            lane.take_in_gap(first, end, inside)
+            first, count = end + 1, count + len(inside)
+        return count
+
+
+def _check_same(lane: FedLane, generation: int) -> None:
+    """Raises Lost if the stream was replaced: what was read belongs to the one before."""
+    if lane.generation != generation:
+        raise Lost("the stream was replaced meanwhile")

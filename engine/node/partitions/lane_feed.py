@@ -11,7 +11,6 @@ import structlog
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.core.message.log_fields import lane_fields
 from evenlane.engine.core.ports import Lost, Refused
-from evenlane.engine.node.partitions.gap_reader import read_gaps
 from evenlane.engine.node.queues.catch_up_priority import by_band
 from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from evenlane.engine.core.ports import Feed, LaneState, Store
     from evenlane.engine.core.queue.fed_lane import FedLane
+    from evenlane.engine.node.partitions.gap_reader import GapReader
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
@@ -51,11 +51,12 @@ class LaneFeed:
         verifier: StreamVerifier,
         catch_up_priority: CatchUpPriority,
         ahead: ReadAhead,
+        gaps: GapReader,
         tuning: NodeTuning = DEFAULT,
     ) -> None:
         self._tuning = tuning
         self._store, self._lane, self._ready, self._verifier = store, lane, ready, verifier
-        self._catch_up_priority, self._ahead = catch_up_priority, ahead
+        self._catch_up_priority, self._ahead, self._gaps = catch_up_priority, ahead, gaps
         self._reading: asyncio.Task[None] | None = None
         self.feeds: list[Feed] = []
         self._catch_up: Callable[[], None] = _do_nothing
@@ -65,7 +66,11 @@ class LaneFeed:
         lane, catch_up_priority = self._lane, self._catch_up_priority
         catch_up_priority.end()  # the stream was replaced, perhaps: its backlog won't come any more
         catch_up_priority.expect_anything()
-        await read_gaps(self._store, lane, state)
+        try:
+            await self._gaps.read(lane, state)
+        except BaseException:
+            catch_up_priority.end()
+            raise
         if state.last <= lane.position:
             catch_up_priority.end()
             self.feeds = [

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evenlane.engine.core.queue.entry import MemoryBudget
     from evenlane.engine.node.eligibility.eligibility import Eligibility
     from evenlane.engine.node.partitions.due_release import DueReleaser
+    from evenlane.engine.node.partitions.gap_reader import GapReader
     from evenlane.engine.node.partitions.queue_resolver import QueueResolver
     from evenlane.engine.node.partitions.read_ahead import ReadAhead
     from evenlane.engine.node.queues.ready_queues import ReadyQueues
@@ -57,6 +58,7 @@ class PartitionContext:
     due: DueReleaser
     busy: Callable[[], Awaitable[list[BusyRecord]]]
     ahead: ReadAhead
+    gaps: GapReader
     bound: RemovalBound
     tuning: NodeTuning
 
@@ -81,8 +83,9 @@ class Partition:
         self.catch_up_priority = CatchUpPriority(ready.on_queue_ready, context.bands, context.tuning.backlog_wait_s)
         self.previous_owners = PreviousOwners(store, self.lanes, context.busy, ready, context.eligibility)
         self._lane_feeds = LaneFeed(
-            store, self.lane, ready, context.verifier, self.catch_up_priority, context.ahead, context.tuning
-        )
+            store, self.lane, ready, context.verifier, self.catch_up_priority, context.ahead, context.gaps,
+            context.tuning,
+        )  # fmt: skip
         self._hour_feeds = {
             lane: DelayFeed(store, lane, context.verifier, context.due, context.resolver) for lane in self.delay_lanes
         }

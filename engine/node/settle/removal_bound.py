@@ -8,7 +8,6 @@ from evenlane.engine.base import names
 from evenlane.engine.cluster.subscriptions.registry import RegistryView
 from evenlane.engine.core.lane.log_state import LogState, fold
 from evenlane.engine.core.lane.retention import Retention
-from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.core.records import settle_record
 
 if TYPE_CHECKING:
@@ -48,9 +47,7 @@ class RemovalBound:
     def __init__(self, store: Store, cluster: str, partitions: int) -> None:
         self._store, self._cluster, self._partitions = store, cluster, partitions
         self.view = RegistryView()
-        self._unlisted: frozenset[str] = frozenset()
-        self.others: tuple[str, ...] | None = ()
-        self.is_shared = False
+        self._set_unlisted(frozenset())
         self._recognised: dict[tuple[Lane, str], tuple[int, int]] = {}
 
     def adopt(self, view: RegistryView) -> None:
@@ -59,19 +56,19 @@ class RemovalBound:
         """
         before = self.view.list_others(self._cluster) or ()
         self.view = view
-        self._count_only(self._unlisted.union(before).difference(view.list_others(self._cluster) or ()))
+        self._set_unlisted(self._unlisted.union(before).difference(view.list_others(self._cluster) or ()))
 
     async def recall(self) -> None:
         """Take all clusters into account that had settle logs when the node has prepared its streams. Raises Lost."""
         if not self.is_publisher:
             found = await self._store.find_clusters()
-            self._count_only(found.difference([self._cluster], self.view.list_others(self._cluster) or ()))
+            self._set_unlisted(found.difference([self._cluster], self.view.list_others(self._cluster) or ()))
 
-    def _count_only(self, unlisted: frozenset[str]) -> None:
-        """Count these clusters, and those that the registry lists."""
+    def _set_unlisted(self, unlisted: frozenset[str]) -> None:
+        """Take these clusters into account, and those that the registry lists."""
         self._unlisted = unlisted
         listed = self.view.list_others(self._cluster)
-        self.others = None if listed is None else (*listed, *sorted(unlisted))
+        self.others: tuple[str, ...] | None = None if listed is None else (*listed, *sorted(unlisted))
         self.is_shared = self.others != () or self.view.retain is not None
 
     @property
@@ -85,7 +82,7 @@ class RemovalBound:
         """
         if self._unlisted:
             found = await self._store.find_clusters(again=True)
-            self._count_only(self._unlisted & found)  # the former may have grown meanwhile
+            self._set_unlisted(self._unlisted & found)  # the former may have grown meanwhile
         return self._unlisted
 
     @property
@@ -145,16 +142,12 @@ class RemovalBound:
             return None
         found = []
         for cluster in self.others:
-            if project and not self._takes(cluster, project):
+            if project and not self.view.takes_project(cluster, project):
                 continue
             if (log := await self._read_log(cluster, lane)) is None:
                 return None
             found.append(log)
         return found
-
-    def _takes(self, cluster: str, project: str) -> bool:
-        entry = (self.view.subscriptions or {}).get(names.subscription_of(cluster))
-        return entry is None or SubscriptionFilter(projects=tuple(entry.projects)).takes_project(project)
 
     async def _read_log(self, cluster: str, lane: Lane) -> OtherLog | None:
         records = await self._store.read_records(lane.id, cluster)

@@ -27,7 +27,12 @@ VIEW = RegistryView(7, {"audit": Subscription(state="active")})
 )
 def test_subscription_holds_what_all_others_have_settled(positions, found):
     """K10: two that are equally far behind hold nothing alone."""
-    assert found == compare(positions, 10)
+    assert found == compare(positions, 10, stored=10)
+
+
+def test_what_is_gone_is_held_by_nobody():
+    """K10: above its position, nearly all was deleted singly."""
+    assert [(2, 2), (0, 0)] == compare((0, 10), 10, stored=2)
 
 
 @pytest.fixture

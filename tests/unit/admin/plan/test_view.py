@@ -131,7 +131,7 @@ def test_plan_with_invalid_partitions_is_named():
 
 
 def test_named_subscription_has_nodes_of_its_own():
-    """K10: with its own quota of a topic; the unnamed one's keys count for nothing."""
+    """K10: with its own quota of a topic, and the load of its projects; the unnamed one's keys count for nothing."""
     own = {
         "generation": b'{"generation": 3, "strategy": "bounded-ring"}', "leader": b'{"id": "x", "since": ""}',
         "nodes/x": b'{"host": "h3"}', "plan/x": b'{"generation": 3, "partitions": [0, 1, 2, 3]}',
@@ -139,6 +139,8 @@ def test_named_subscription_has_nodes_of_its_own():
     }  # fmt: skip
     changes = {f"subscription/audit/{key}": value for key, value in own.items()}
     changes["accepted/acme"] = topic(qps=100, groups=2, spread=1, subscriptions={"audit": {"qps": 20}})
+    changes["accepted/other"] = topic(qps=1_000)
+    changes["subscriptions"] = b'{"subscriptions": {"audit": {"state": "active", "projects": ["ac*"]}}}'
     shown = view("online_audit", CLUSTER_CONFIG, values() | changes).document
     assert ("online", "audit", 3, "x") == tuple(shown[key] for key in ("env", "subscription", "generation", "leader"))
     assert [("x", [0, 1, 2, 3], [3], 20.0)] == [

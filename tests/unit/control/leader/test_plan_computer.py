@@ -4,6 +4,7 @@ import structlog
 
 from evenlane.engine.cluster.cluster_config import ClusterConfig
 from evenlane.engine.control.leader.plan_computer import PlanComputer
+from evenlane.ring.placement.bounded import place_in_bounds
 from evenlane.ring.placement.strategy import PlacementNode
 from tests.unit.control.leader.placement_cluster import FakeTopicCache
 
@@ -22,3 +23,20 @@ async def test_failure_to_gather_is_logged():
     assert ("error", "racks", "the placement strategy failed: KeyError: 'rack'") == (
         line["log_level"], line["strategy"], line["error"]
     )  # fmt: skip
+
+
+async def test_only_projects_of_the_cluster_put_load_on_it():
+    """K10, E6: a subscription to some projects has its nodes placed by their load."""
+    seen = []
+
+    def place(request):
+        seen.append(request.loads)
+        return place_in_bounds(request)
+
+    topics, config = FakeTopicCache(), ClusterConfig(partitions=4)
+    topics.put("acme", 100, config)
+    topics.put("other", 900, config)
+    for takes in (lambda _project: True, lambda project: project == "acme"):
+        computer = PlanComputer(config, topics, ("own", place), 4_096, takes)
+        await computer.place([PlacementNode("a")], {})
+    assert [1_000, 100] == [round(sum(loads)) for loads in seen]

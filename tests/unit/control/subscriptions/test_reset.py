@@ -8,7 +8,6 @@ import pytest
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId
 from evenlane.engine.cluster.subscriptions.registry import Subscription
-from evenlane.engine.control.subscriptions.reset import ResetCount
 from evenlane.engine.control.subscriptions.start_point import StartPoint
 from evenlane.engine.core.ports import LaneState
 from evenlane.engine.errors import EvenlaneError
@@ -99,30 +98,23 @@ class TestCount:
     async def test_messages_that_come_again(self, created):
         """K10: what is gone doesn't count."""
         await created.put(LANE, 5)
-        assert ResetCount(5, False) == await created.reset().count(FIRST)
-        assert ResetCount(2, False) == await created.reset().count(StartPoint("", await at(created, 4)))
+        assert 5 == await created.reset().count_since(0)
+        assert 2 == await created.reset().count_since(await at(created, 4))
         await created.shared.purge(LANE, 3)
-        assert ResetCount(3, False) == await created.reset().count(FIRST)
+        assert 3 == await created.reset().count_since(0)
 
     async def test_delayed_messages_by_hour(self, created):
         """K10: those that are due from that hour on."""
         await created.put(LATER, 2)  # in hour 500,000
         for hour, count in ((499_999, 2), (500_000, 2), (500_001, 0)):
-            assert ResetCount(count, False) == await created.reset().count(StartPoint("", hour * _HOUR))
-
-    async def test_new_counts_what_is_skipped(self, world):
-        """K10: that is what it hasn't settled."""
-        await world.put(LANE, 2)
-        await world.creation().run()
-        await world.put(LANE, 3)
-        assert ResetCount(3, True) == await world.reset().count(NEW)
+            assert count == await created.reset().count_since(hour * _HOUR)
 
     async def test_other_projects_dont_count(self, world):
         await world.creation().run(["shop-*"])
         await world.put(LANE, 3)
         await world.put(LATER, 1)
         await world.shared.put(f"lanes.{ENV}.1.shop-a.0.mid", b"", b"x")
-        assert ResetCount(1, False) == await world.reset().count(FIRST)
+        assert 1 == await world.reset().count_since(0)
 
 
 class TestRefusals:
@@ -160,7 +152,7 @@ class TestOwners:
         await created.own_partition(1, "n1", await created.node("n1"))
         await created.set_state("active")
         assert await refusal(created.reset()) == (
-            "subscription 'audit' of environment 'online' is reset, but node n1 hasn't acknowledged it within 0 s:"
+            "subscription 'audit' of environment 'online' is reset, but not acknowledged within 0 s by n1:"
             " until then no message that it gets again is removed; `evenlane subscriptions reset audit --to ... --env"
             " online` may be repeated"
         )
@@ -178,9 +170,9 @@ class TestOwners:
     async def test_own_owner_that_is_stopped(self, created):
         await created.own_partition(1, "a1", await created.node("a1", cluster=CLUSTER), CLUSTER)
         assert await refusal(created.reset()) == (
-            "subscription 'audit' of environment 'online' is reset, but node a1 hasn't acknowledged it within 0 s: its"
-            " partitions begin there as soon as it does, or has lost them; `evenlane subscriptions reset audit --to"
-            " ... --env online` may be repeated"
+            "subscription 'audit' of environment 'online' is reset, but not acknowledged within 0 s by a1: the"
+            " partitions begin there once their owners answer, or have lost them; `evenlane subscriptions reset audit"
+            " --to ... --env online` may be repeated"
         )
 
 

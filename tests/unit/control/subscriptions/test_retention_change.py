@@ -3,10 +3,12 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from evenlane.engine.cluster.subscriptions.registry import Retain, Subscription, read_view, registry_key
 from evenlane.engine.control.subscriptions.retention_change import RetentionChange
 from evenlane.engine.errors import EvenlaneError
+from evenlane.engine.store.memory.store import MemoryStore
 from tests.support.subscription_world import ENV, LANES, SubscriptionWorld
 from tests.support.until import until
 
@@ -50,12 +52,36 @@ async def test_owner_must_follow_it_first(world):
     await world.own_partition(1, "n1", lease)
     assert await refusal(world) == (
         "settled messages of environment 'online' aren't all kept yet: node n1 hasn't acknowledged it within 0 s;"
-        " `evenlane streams retain 1d --env online` waits again"
+        " `evenlane streams retain 1d --bytes 1GiB --env online` waits again"
     )
     waiting = asyncio.create_task(change(world, 60).begin(DAY))
     await until(world.revision)
     await world.see("n1", lease, await world.revision())
     await waiting
+
+
+async def test_only_more_bytes_need_room(world):
+    """K10: what was set before is in use already, so a repetition is never refused."""
+    room = []
+
+    class FullStore(MemoryStore):
+        async def has_room(self, size):
+            room.append(size)
+            return size <= 1 << 30
+
+    store = FullStore(world.server, ENV)
+    await store.open()
+
+    async def keep(size):
+        retain = replace(DAY, most_bytes=size)
+        await RetentionChange(world.etcd.peer(), ENV, world.config, store, limit_s=0.0).begin(retain)
+
+    for size in (1 << 30, 1 << 30, 1 << 20, 1 << 30):
+        await keep(size)
+    assert [1 << 30, (1 << 30) - (1 << 20)] == room
+    with pytest.raises(EvenlaneError, match="NATS can't store 2GiB more: name fewer bytes by --bytes"):
+        await keep(3 << 30)
+    assert DAY == (await registry(world)).retain
 
 
 async def test_node_of_an_older_release_is_named(world):

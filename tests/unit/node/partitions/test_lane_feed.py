@@ -11,6 +11,7 @@ from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
 from evenlane.engine.core.queue.queue_rules import QueueRules
 from evenlane.engine.core.wire.subjects import parse_queue
+from evenlane.engine.node.partitions.gap_reader import GapReader
 from evenlane.engine.node.partitions.lane_feed import LaneFeed
 from evenlane.engine.node.partitions.read_ahead import ReadAhead
 from evenlane.engine.node.queues.catch_up_priority import CatchUpPriority, most_urgent
@@ -36,7 +37,9 @@ class Feeding:
         self.lane = FedLane(LANE, 1, MemoryBudget(), Host(self.open_queue, self.on_ready))
         self.catch_up_priority = CatchUpPriority(self.on_ready, BANDS, tuning.backlog_wait_s)
         ready = SimpleNamespace(on_queue_ready=self.on_ready)
-        self.feeds = LaneFeed(self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), tuning)
+        self.feeds = LaneFeed(
+            self, self.lane, ready, None, self.catch_up_priority, ReadAhead(self), GapReader(self), tuning
+        )
         self.delivered = self.lane.position = settled
 
     def open_queue(self, _lane, subject, _entry):
