@@ -87,6 +87,15 @@ class SubjectCounts(NamedTuple):
     last: int
 
 
+class SubjectBacklogs(NamedTuple):
+    """A lane's messages by subject, and the sequence of each subject's last one, as far as it is known. `counts` may
+    include messages that come before the backlog.
+    """
+
+    counts: dict[str, int]
+    ends: dict[str, int]
+
+
 class Unwritable(NamedTuple):
     """The reason why a stream can't be written, as a clause: "the server can't write: no space left on its disk". With
     `restart`, the server must be restarted even once the cause is gone; otherwise the failure may pass by itself.
@@ -207,8 +216,8 @@ class Store(Protocol):
     async def counts(self, lane: LaneId) -> dict[str, int]:
         """The number of messages in the lane, by subject."""
 
-    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
-        """The same, of the subjects that have messages after this sequence. Raises Lost, Refused."""
+    async def backlog_after(self, lane: LaneId, position: int) -> SubjectBacklogs:
+        """The subjects that have messages after this sequence. Raises Lost, Refused."""
 
     async def count_by_subject(self, lane: LaneId, project: str, cluster: str | None = None) -> SubjectCounts:
         """The number of a project's messages in the lane (`*`: of all projects), by subject, and up to which sequence;

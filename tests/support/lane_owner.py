@@ -81,12 +81,15 @@ class Owner:
 
     # ---- feeding
 
-    def begin_with_a_tail(self) -> None:
+    def begin_with_a_tail(self, too_many: int = 0) -> None:
+        """`too_many` more messages of each subject are said to be there; then where the last one is, is known."""
         counts: dict[str, int] = {}
-        for subject, _ in self.stream.held.values():
-            counts[subject.decode()] = counts.get(subject.decode(), 0) + 1
+        ends: dict[str, int] = {}
+        for sequence, (subject, _) in self.stream.held.items():
+            counts[subject.decode()] = counts.get(subject.decode(), too_many) + 1
+            ends[subject.decode()] = sequence
         self.catch_up_to = self.stream.last
-        self.lane.expect_backlog(counts, self.stream.last)
+        self.lane.expect_backlog(counts, self.stream.last, ends if too_many else {})
 
     def feed(self, *, headless: bool = False) -> bool:
         """Deliver one message of the main feed; False if there is none. `headless`: its body stays in the stream."""

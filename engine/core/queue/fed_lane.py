@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from evenlane.engine.core.lane.catch_up import CatchUp
@@ -13,7 +14,7 @@ from evenlane.engine.core.wire import headers as h
 from evenlane.engine.core.wire.header_values import read_instant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
     from evenlane.engine.base.names import LaneId
@@ -221,9 +222,11 @@ class FedLane(Lane):
         self.position = sequence
         self.note_end(sequence, at)
 
-    def expect_backlog(self, counts: dict[str, int], last: int) -> None:
-        """Begin a catch-up: the lane holds `counts` messages per subject up to the sequence `last`."""
-        self.catch_up = CatchUp(counts, last)
+    def expect_backlog(self, counts: dict[str, int], last: int, ends: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Begin a catch-up: the lane holds `counts` messages per subject up to the sequence `last`; `ends` as in
+        `CatchUp`.
+        """
+        self.catch_up = CatchUp(counts, last, ends)
 
     def next_ahead(self, subject: bytes) -> int | None:
         """The sequence from which to read a subject's backlog ahead of the main feed; None if its backlog

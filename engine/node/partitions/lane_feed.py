@@ -10,7 +10,7 @@ import structlog
 
 from evenlane.engine.base.aio.task_errors import log_failure
 from evenlane.engine.core.message.log_fields import lane_fields
-from evenlane.engine.core.ports import Lost, Refused
+from evenlane.engine.core.ports import Lost, Refused, SubjectBacklogs
 from evenlane.engine.node.queues.catch_up_priority import by_band
 from evenlane.engine.node.tuning import DEFAULT, NodeTuning
 
@@ -82,26 +82,26 @@ class LaneFeed:
             if backlog > self._tuning.small:
                 self._start_apart(self._find_out(state, lane.position), "find out")
             return
-        generation, counts = lane.generation, await self._count_backlog(state, lane.position)
+        generation, backlogs = lane.generation, await self._count_backlog(state, lane.position)
         if lane.generation != generation:
             raise Lost("the stream was replaced meanwhile")
-        self._feed_tail(counts, state.last)
+        self._feed_tail(backlogs, state.last)
 
-    async def _count_backlog(self, state: LaneState, position: int) -> dict[str, int]:
+    async def _count_backlog(self, state: LaneState, position: int) -> SubjectBacklogs:
         """The messages of each subject in the backlog, which begins after `position`. The stream may also have many
         settled messages, which other subscriptions need: then a count may be too high.
         """
         if position - state.first < self._tuning.small:
-            return await self._store.counts(self._lane.id)
-        return await self._store.counts_after(self._lane.id, position)
+            return SubjectBacklogs(await self._store.counts(self._lane.id), {})
+        return await self._store.backlog_after(self._lane.id, position)
 
     async def _find_out(self, state: LaneState, position: int) -> None:
         """Read the subjects of the backlog, so that only those queues wait that have to."""
         generation = self._lane.generation
         with contextlib.suppress(Lost, Refused):
-            counts = await self._count_backlog(state, position)
+            backlogs = await self._count_backlog(state, position)
             if self._lane.generation == generation:
-                self._catch_up_priority.narrow(subject.encode() for subject in counts)
+                self._catch_up_priority.narrow(subject.encode() for subject in backlogs.counts)
 
     def _start_apart(self, work: Coroutine[object, object, None], name: str) -> None:
         self._reading = asyncio.create_task(work, name=f"{name} {self._lane.id}")
@@ -129,11 +129,11 @@ class LaneFeed:
         )
         self.feeds = [feed]
 
-    def _feed_tail(self, counts: dict[str, int], last: int) -> None:
+    def _feed_tail(self, backlogs: SubjectBacklogs, last: int) -> None:
         """Open one feed for new messages, and another one, after `catch_up`, for the backlog up to `last`."""
         lane = self._lane
         start, generation = lane.position, lane.generation
-        lane.expect_backlog(counts, last)
+        lane.expect_backlog(backlogs.counts, last, backlogs.ends)
         ahead = self._choose_read_ahead(last - start)
         self._catch_up_priority.narrow(lane.lacking - {*ahead})
         tail = self._store.feed(lane.id, last + 1, lane.take_in_tail, self._resume_tail, on_head=lane.take_in_head)

@@ -9,7 +9,16 @@ import msgspec
 
 from evenlane.engine.base import names
 from evenlane.engine.base.clock import now_ns
-from evenlane.engine.core.ports import BusyRecord, Disconnected, Lost, Refused, Stored, StreamSize, SubjectCounts
+from evenlane.engine.core.ports import (
+    BusyRecord,
+    Disconnected,
+    Lost,
+    Refused,
+    Stored,
+    StreamSize,
+    SubjectBacklogs,
+    SubjectCounts,
+)
 from evenlane.engine.core.wire import headers as h
 from evenlane.engine.store.jetstream.api.request_batch import RequestBatch
 from evenlane.engine.store.jetstream.api.responses import NO_STREAM, NOT_FOUND, await_call, has_message, read_stored
@@ -149,13 +158,14 @@ class Reads:
     async def count(self, lane: LaneId, subject: str, start: int) -> int:
         return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, 0, sequence_of).count()
 
-    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
+    async def backlog_after(self, lane: LaneId, position: int) -> SubjectBacklogs:
         stream, pattern = names.stream(self._cluster, lane), f"{names.lane_prefix(self._cluster, lane)}>"
         counts, last = await self.subjects(stream, pattern)
         last_of = dict(await Scan(self._connection, stream, pattern, None, _ALL, subject_and_sequence).run())
         if max(last_of.values(), default=0) < last:  # a replica that lags answered, or the last message is gone
-            return counts
-        return {subject: count for subject, count in counts.items() if last_of.get(subject, 0) > position}
+            return SubjectBacklogs(counts, {})
+        ends = {subject: last_of[subject] for subject in counts if last_of.get(subject, 0) > position}
+        return SubjectBacklogs({subject: counts[subject] for subject in ends}, ends)
 
     async def heads(self, lane: LaneId, subject: str, start: int, limit: int) -> list[Head]:
         return await Scan(self._connection, names.stream(self._cluster, lane), subject, start, limit, head_of).run()

@@ -39,7 +39,15 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from evenlane.engine.base.names import LaneId
-    from evenlane.engine.core.ports import BusyRecord, Head, Stored, StreamSize, SubjectCounts, Unwritable
+    from evenlane.engine.core.ports import (
+        BusyRecord,
+        Head,
+        Stored,
+        StreamSize,
+        SubjectBacklogs,
+        SubjectCounts,
+        Unwritable,
+    )
     from evenlane.engine.store.jetstream.client.options import NatsOptions
 
 _OVERHEAD = 1024  # bytes per delivery in addition to headers and body: its subject and its reply subject
@@ -263,8 +271,8 @@ class JetStreamStore:
         mine = f"{names.lane_prefix(self._cluster, lane)}>" if lane.kind == "again" else ">"
         return (await self._reads.subjects(names.stream(self._cluster, lane), mine)).counts
 
-    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
-        return await self._reads.counts_after(lane, position)
+    async def backlog_after(self, lane: LaneId, position: int) -> SubjectBacklogs:
+        return await self._reads.backlog_after(lane, position)
 
     async def count_by_subject(self, lane: LaneId, project: str, cluster: str | None = None) -> SubjectCounts:
         return await self._reads.count_by_subject(lane, project, cluster or self._cluster)

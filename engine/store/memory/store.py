@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from evenlane.engine.base import names
 from evenlane.engine.base.callbacks import call_all
-from evenlane.engine.core.ports import BusyRecord, Head, LogMoved, Lost, Refused, StreamSize, SubjectCounts
+from evenlane.engine.core.ports import (
+    BusyRecord,
+    Head,
+    LogMoved,
+    Lost,
+    Refused,
+    StreamSize,
+    SubjectBacklogs,
+    SubjectCounts,
+)
 from evenlane.engine.errors import Unreachable
 from evenlane.engine.store.feed_callbacks import FeedCallbacks
 from evenlane.engine.store.memory.feed import MemoryFeed
@@ -206,10 +215,15 @@ class MemoryStore:
     async def counts(self, lane: LaneId) -> dict[str, int]:
         return await self._read(lambda: self.lane(lane).counts(self._prefix_of(lane)))
 
-    async def counts_after(self, lane: LaneId, position: int) -> dict[str, int]:
-        def read() -> dict[str, int]:
+    async def backlog_after(self, lane: LaneId, position: int) -> SubjectBacklogs:
+        def read() -> SubjectBacklogs:
             stream = self.lane(lane)
-            return {s: n for s, n in stream.counts(self._prefix_of(lane)).items() if stream.sequences(s, position + 1)}
+            counts = stream.counts(self._prefix_of(lane))
+            ends = {subject: stream.sequences(subject)[-1] for subject in counts}
+            return SubjectBacklogs(
+                {subject: count for subject, count in counts.items() if ends[subject] > position},
+                {subject: end for subject, end in ends.items() if end > position},
+            )
 
         return await self._read(read)
 

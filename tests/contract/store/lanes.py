@@ -72,9 +72,10 @@ class LaneContract:
         """K10, E5: what is stored for other subscriptions only isn't taken for a backlog."""
         await fill(world, 3)
         await fill(world, 2, project="other")
-        assert await world.second.counts(LANE) == await world.second.counts_after(LANE, 0)
-        assert {subject(world.env, project="other"): 2} == await world.second.counts_after(LANE, 3)
-        assert {} == await world.second.counts_after(LANE, 5)
+        acme, other = subject(world.env), subject(world.env, project="other")
+        assert ({acme: 3, other: 2}, {acme: 3, other: 5}) == await world.second.backlog_after(LANE, 0)
+        assert ({other: 2}, {other: 5}) == await world.second.backlog_after(LANE, 3)
+        assert ({}, {}) == await world.second.backlog_after(LANE, 5)
 
     async def test_held_counts_one_project_of_lane(self, world):
         """K6: producers count a topic's backlog by it if no node runs."""

@@ -33,7 +33,7 @@ async def test_only_projects_of_the_cluster_put_load_on_it():
         seen.append(request.loads)
         return place_in_bounds(request)
 
-    topics, config = FakeTopicCache(), ClusterConfig(partitions=4)
+    topics, config = FakeTopicCache(), ClusterConfig(partitions=4, max_group_qps=1_000_000)
     topics.put("acme", 100, config)
     topics.put("other", 900, config)
     for takes in (lambda _project: True, lambda project: project == "acme"):

@@ -23,18 +23,32 @@ def test_complete_queue_is_served_during_catch_up():
     assert ([], 1) == (list(owner.queues[b"hot"].ready), owner.queues[b"hot"].spilled)
 
 
+def test_queue_is_complete_with_its_last_message_however_many_are_said_to_be_there():
+    """K10, E5: the count has messages that the stream holds for another subscription."""
+    stream = Stream()
+    for subject in (b"cold", b"hot", b"hot"):
+        stream.put(subject)
+    owner = Owner(stream, [], 1, MemoryBudget())
+    owner.begin_with_a_tail(100_000)
+    owner.feed()
+    stream.put(b"cold")
+    owner.feed_tail()
+    assert [1, 4] == [entry[1] for entry in owner.queues[b"cold"].ready]
+    assert [b"hot"] == [*owner.lane.lacking]
+
+
 steps = st.lists(st.sampled_from(["feed", "tail", "take", "head of a", "head of b", "three of a"]), max_size=60)
 
 
-@given(st.text("ab", min_size=1, max_size=30), st.text("abc", max_size=30), steps)
-@example("aaaaaa", "aaaa", ["feed"] * 5 + ["tail", "feed", "tail", "tail", "take", "take"])  # once handed out twice
-def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps):
+@given(st.text("ab", min_size=1, max_size=30), st.text("abc", max_size=30), steps, st.integers(0, 2))
+@example("aaaaaa", "aaaa", ["feed"] * 5 + ["tail", "feed", "tail", "tail", "take", "take"], 0)  # once handed out twice
+def test_each_queue_keeps_its_order_over_catch_up_and_tail(backlog, tail, steps, too_many):
     """L, D: each message is handed out once, even if it was read ahead of the catch-up."""
     stream = Stream()
     for subject in backlog:
         stream.put(subject.encode())
     owner = Owner(stream, [], 1, MemoryBudget(read_ahead=3, index=4))
-    owner.begin_with_a_tail()
+    owner.begin_with_a_tail(too_many)
     for subject in tail:
         stream.put(subject.encode())
     handed: dict[bytes, list[int]] = {}

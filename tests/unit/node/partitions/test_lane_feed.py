@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from evenlane.engine.base.names import LaneId, lane_subject
-from evenlane.engine.core.ports import Stored
+from evenlane.engine.core.ports import Stored, SubjectBacklogs
 from evenlane.engine.core.queue.entry import MemoryBudget
 from evenlane.engine.core.queue.fed_lane import FedLane
 from evenlane.engine.core.queue.queue import Queue
@@ -57,8 +57,11 @@ class Feeding:
     async def counts(self, _lane):
         return {each: self.backlog.count(each) for each in self.backlog}
 
-    async def counts_after(self, _lane, position):
-        return {each: self.backlog.count(each) for each in self.backlog[position:]}
+    async def backlog_after(self, _lane, position):
+        """As a server says it: how many messages a subject has in the whole stream, and where the last one is."""
+        ends = {each: number for number, each in enumerate(self.backlog, 1)}
+        ends = {each: end for each, end in ends.items() if end > position}
+        return SubjectBacklogs({each: self.backlog.count(each) for each in ends}, ends)
 
     def feed(self, _lane, _start, sink, _on_break, *, until=None, on_end=None, on_head=None):
         self.feed_ = SimpleNamespace(sink=sink, on_end=on_end, on_head=on_head, close=self.close)
