@@ -57,6 +57,16 @@ class Stores(NamedTuple):
     own: Store
 
 
+class _Begun(NamedTuple):
+    """What the registry says of the creation, as of `revision`. `is_ours`: this call has written the entry, and the
+    subscription had no settle logs. Otherwise etcd has lost it, and there is more to lose than this creation.
+    """
+
+    revision: int
+    entry: Subscription
+    is_ours: bool
+
+
 class SubscriptionCreation:
     """Creates the subscription `name`. `limit_s` is the time for which it waits for the owners of partitions."""
 
@@ -88,88 +98,100 @@ class SubscriptionCreation:
         Lost, Refused, CoordinationError.
         """
         check_patterns(projects)
+        self._check_environment()
+        missing = await self._stores.own.find_missing_streams()
+        _, known = await self._editor.read()
+        self._with_entry(known, projects, start, missing)
+        if older := await self._find_older(known):
+            raise self._older_release(older)
+        lost = _is_active(known.get(self._name)) and names.settled_stream(self._cluster) in missing
+        lanes = [LaneId(kind, each) for each in range(self._config.partitions) for kind in SHARED_KINDS]
+        await self._stores.shared.prepare(lanes)
+        begun = await self._write_entry(projects, start, missing)
+        await self._stores.own.create_own_streams()
+        marked = await self._wait(begun, frozenset())
+        await self._begin_logs(begun.entry, lost=lost)
+        await self._wait(begun, marked)
+        await self._editor.change(lambda known: self._activated(known, begun.entry.since))
+        if begun.entry.start is None:
+            return frozenset()
+        return await find_removed(*self._stores, range(self._config.partitions))
+
+    def _check_environment(self) -> None:
         if self._config.max_queue_backlog is not None:
             raise EvenlaneError(
                 f"environment {self._env!r} has a max_queue_backlog, so it can't have subscriptions: NATS would refuse"
                 " puts because of messages that only a subscription still needs"
             )
-        missing = await self._stores.own.find_missing_streams()
-        _, known = await self._editor.read()
-        self._with_entry(known, projects, start, missing=missing)
-        has_logs, is_active = names.settled_stream(self._cluster) not in missing, _is_active(known.get(self._name))
-        if older := await self._find_older(known):
-            raise self._older_release(older)
-        partitions = range(self._config.partitions)
-        await self._stores.shared.prepare([LaneId(kind, each) for each in partitions for kind in SHARED_KINDS])
-        began, entry = False, Subscription(state="creating")
 
-        def begin(known: Known) -> Known | None:
-            nonlocal began, entry
-            changed = self._with_entry(known, projects, start, missing=missing)
-            began, entry = changed is not None, (changed or known)[self._name]
-            return changed
-
-        revision = await self._editor.change(begin)
-        await self._stores.own.create_own_streams()
-        began = began and not has_logs  # otherwise etcd has lost it, and there is more to lose than this creation
-        since, shared, own = entry.since, self._stores.shared, self._stores.own
-        marked = await self._wait(revision, since, frozenset(), began=began)
+    async def _begin_logs(self, entry: Subscription, *, lost: bool) -> None:
+        """Write the first records. `lost`: the subscription was active, and its settle logs are gone."""
         try:
-            await begin_logs(shared, own, partitions, entry.start, lost=is_active and not has_logs)
+            await begin_logs(*self._stores, range(self._config.partitions), entry.start, lost=lost)
         except (Lost, Refused):
             _, known = await self._editor.read()
-            self._activated(known, since)  # the streams are gone if somebody has deleted it meanwhile
+            self._activated(known, entry.since)  # the streams are gone if somebody has deleted it meanwhile
             raise
-        await self._wait(revision, since, marked, began=began)
-        await self._editor.change(lambda known: self._activated(known, since))
-        return await find_removed(shared, own, partitions) if entry.start is not None else frozenset()
 
     # ---- the registry
 
+    async def _write_entry(self, projects: Sequence[str], start: StartPoint | None, missing: Sequence[str]) -> _Begun:
+        has_logs = names.settled_stream(self._cluster) not in missing
+        edits: list[tuple[Subscription, bool]] = []
+
+        def edit(known: Known) -> Known | None:
+            changed = self._with_entry(known, projects, start, missing)
+            edits.append(((changed or known)[self._name], changed is not None))
+            return changed
+
+        revision = await self._editor.change(edit)
+        entry, is_new = edits[-1]
+        return _Begun(revision, entry, is_new and not has_logs)
+
     def _with_entry(
-        self, known: Known, projects: Sequence[str], start: StartPoint | None, *, missing: Sequence[str]
+        self, known: Known, projects: Sequence[str], start: StartPoint | None, missing: Sequence[str]
     ) -> Known | None:
         """The registry with the new entry; None if a creation that was interrupted is to be completed, or if some of
         its streams are `missing`. Raises EvenlaneError if the subscription can't be created.
         """
-        found = known.get(self._name)
-        if found is None:
-            if len(known) >= MOST_SUBSCRIPTIONS:
-                raise EvenlaneError(
-                    f"environment {self._env!r} has {MOST_SUBSCRIPTIONS} subscriptions, and can't have more:"
-                    f" {hint('subscriptions list', self._env)} lists them"
-                )
-            return {
-                **known,
-                self._name: Subscription(
-                    state="creating",
-                    since=self._stores.shared.now(),
-                    projects=[*dict.fromkeys(projects)],
-                    returned=names.settled_stream(self._cluster) not in missing,
-                    start=None if start is None else start.at,
-                    start_text="" if start is None else start.text,
-                ),
-            }
+        if (found := known.get(self._name)) is not None:
+            self._check_resumable(found, projects, start, missing)
+            return None
+        if len(known) >= MOST_SUBSCRIPTIONS:
+            raise EvenlaneError(
+                f"environment {self._env!r} has {MOST_SUBSCRIPTIONS} subscriptions, and can't have more:"
+                f" {hint('subscriptions list', self._env)} lists them"
+            )
+        entry = Subscription(
+            state="creating",
+            since=self._stores.shared.now(),
+            projects=[*dict.fromkeys(projects)],
+            returned=names.settled_stream(self._cluster) not in missing,
+            start=None if start is None else start.at,
+            start_text="" if start is None else start.text,
+        )
+        return {**known, self._name: entry}
+
+    def _check_resumable(
+        self, found: Subscription, projects: Sequence[str], start: StartPoint | None, missing: Sequence[str]
+    ) -> None:
+        """Check that this call may complete the creation of `found`. Raises EvenlaneError."""
         if found.state == "active" and not missing:
             raise EvenlaneError(f"environment {self._env!r} already has a subscription {self._name!r}")
+        which, deletes = f"subscription {self._name!r} of environment {self._env!r}", self._hint("delete")
         if found.state == "deleting":
-            raise EvenlaneError(
-                f"subscription {self._name!r} of environment {self._env!r} is being deleted:"
-                f" {hint(f'subscriptions delete {self._name}', self._env)} completes that"
-            )
+            raise EvenlaneError(f"{which} is being deleted: {deletes} completes that")
         if projects and {*projects} != {*found.projects}:
             began_for = ", ".join(found.projects) or "all projects"
             raise EvenlaneError(
-                f"subscription {self._name!r} of environment {self._env!r} is being created for {began_for}: repeat"
-                f" that without --projects, or delete it first: {hint(f'subscriptions delete {self._name}', self._env)}"
+                f"{which} is being created for {began_for}: repeat that without --projects, or delete it first:"
+                f" {deletes}"
             )
         if start is not None and start.text != found.start_text and start.at != found.start:
             raise EvenlaneError(
-                f"subscription {self._name!r} of environment {self._env!r} is being created from"
-                f" {found.start_text or NEW}: repeat that without --from, or delete it first:"
-                f" {hint(f'subscriptions delete {self._name}', self._env)}"
+                f"{which} is being created from {found.start_text or NEW}: repeat that without --from, or delete it"
+                f" first: {deletes}"
             )
-        return None
 
     def _activated(self, known: Known, since: int) -> Known | None:
         """The registry in which the entry of this creation is active; None if another creator has completed it. Raises
@@ -177,37 +199,42 @@ class SubscriptionCreation:
         """
         found = known.get(self._name)
         if found is None or found.since != since or found.state == "deleting":
-            raise EvenlaneError(
-                f"subscription {self._name!r} of environment {self._env!r} was deleted while it was being created"
-            )
+            raise self._deleted()
         return None if found.state == "active" else {**known, self._name: replace(found, state="active")}
+
+    def _deleted(self) -> EvenlaneError:
+        return EvenlaneError(
+            f"subscription {self._name!r} of environment {self._env!r} was deleted while it was being created"
+        )
+
+    def _hint(self, verb: str) -> str:
+        return hint(f"subscriptions {verb} {self._name}", self._env)
 
     # ---- those who remove
 
-    async def _wait(self, revision: int, since: int, marked: frozenset[int], *, began: bool) -> frozenset[int]:
+    async def _wait(self, begun: _Begun, marked: frozenset[int]) -> frozenset[int]:
         """See `Acknowledgement.wait`. If it is in vain because of older nodes, take back what this call has begun."""
         try:
-            return await self._acknowledgement.wait(revision, marked)
+            return await self._acknowledgement.wait(begun.revision, marked)
         except OlderReleaseFound as error:
-            await self._give_up(since, error.nodes, began=began)
+            await self._give_up(begun, error.nodes)
         except NotAcknowledged as error:
             raise EvenlaneError(
                 f"subscription {self._name!r} of environment {self._env!r} isn't created yet: {error.who} acknowledged"
                 f" it within {self._limit_s:g} s; until then no message is removed from the streams, and"
-                f" {hint(f'subscriptions create {self._name}', self._env)} resumes the creation"
+                f" {self._hint('create')} resumes the creation"
             ) from None
 
     async def _find_older(self, known: Known) -> list[str]:
         clusters = [names.cluster_name(self._env, each) for each in ("", *sorted(known))]
         return await find_older(self._coordination, clusters)
 
-    async def _give_up(self, since: int, older: Sequence[str], *, began: bool) -> NoReturn:
+    async def _give_up(self, begun: _Begun, older: Sequence[str]) -> NoReturn:
         """Take back what this call has begun, and raise EvenlaneError."""
-        if began:
-            await self._deletion.take_back(since)
+        if begun.is_ours:
+            await self._deletion.take_back(begun.entry.since)
             raise self._older_release(older)
-        goes_on = hint(f"subscriptions create {self._name}", self._env)
-        raise EvenlaneError(f"{self._older_release(older)}; then {goes_on} resumes the creation")
+        raise EvenlaneError(f"{self._older_release(older)}; then {self._hint('create')} resumes the creation")
 
     def _older_release(self, nodes: Sequence[str]) -> EvenlaneError:
         return older_release(self._env, nodes, "remove messages that a subscription still needs")

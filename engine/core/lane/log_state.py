@@ -96,7 +96,7 @@ def _count_left(room: int, spans: list[tuple[int, int]]) -> int:
 
 
 def _hours_of(packed: bytes) -> list[tuple[int, int]]:
-    """None if they can't be read: then all hours are fed from the beginning."""
+    """The positions by hour; none if they can't be read: then all hours are fed from the beginning."""
     try:
         return unpack_pairs(packed, 0)
     except ValueError:
