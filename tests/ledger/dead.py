@@ -35,7 +35,7 @@ class DeadLetters:
         self._next = 1
 
     async def __aenter__(self) -> Self:
-        self._client = await nats.connect(self._url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+        self._client = await nats.connect(self._url.split(","), max_reconnect_attempts=-1, reconnect_time_wait=0.1)
         return self
 
     async def __aexit__(self, *_: object) -> None:
