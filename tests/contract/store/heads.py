@@ -70,6 +70,16 @@ class HeadContract:
         await world.store.delete(LANE, 4)
         assert [4, 2, 0] == [await world.store.count(LANE, subject(world.env), start) for start in (1, 3, 6)]
 
+    async def test_all_subjects_of_a_lane_are_read_from_a_sequence(self, world):
+        """K10, E5: as a takeover does, which begins between settled messages."""
+        await fill(world, 3)
+        await fill(world, 2, project="other")
+        await world.store.delete(LANE, 2)
+        assert [4, 3, 0] == [await world.store.count(LANE, ">", start) for start in (1, 2, 6)]
+        assert [3, 4] == [each.sequence for each in await world.store.next_of(LANE, ">", 2, 2)]
+        assert [5] == [each.sequence for each in await world.store.next_of(LANE, ">", 5, 64)]
+        assert [] == await world.store.next_of(LANE, ">", 6, 64)
+
     async def test_held_counts_dead_letters_of_project(self, world):
         for project in ("acme", "other"):
             await world.store.put(names.dead_subject(world.env, project), b"", b"")
