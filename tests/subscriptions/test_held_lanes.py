@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from evenlane.engine.base import names
 from evenlane.engine.base.names import LaneId, lane_subject
@@ -22,6 +23,8 @@ from evenlane.quota.topics.topic import complete, parse_spec
 from tests.support.until import until
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from evenlane.engine.core.message.message import Message
     from evenlane.engine.runtime.embedded.nats import NatsServer
 
@@ -77,10 +80,10 @@ class HeldWorld:
         self._epoch += 1
         return self._epoch
 
-    async def put(self, store: JetStreamStore, count: int) -> None:
+    async def put(self, store: JetStreamStore, count: int, tenants: Sequence[str] = TENANTS) -> None:
         waiting = []
         for number in range(count):
-            tenant = TENANTS[number % len(TENANTS)]
+            tenant = tenants[number % len(tenants)]
             head = h.encode({h.ID: f"{tenant}:{tenant}-{number}"})
             waiting.append(store.put(lane_subject(self.env, number % 2, tenant, number % 2, "mid"), head, b"x"))
             if len(waiting) == WINDOW:
@@ -135,3 +138,34 @@ async def test_only_what_both_have_settled_goes(nats_server: NatsServer, count: 
 
 async def _is(store: JetStreamStore, count: int) -> bool:
     return await sizes(store) == count
+
+
+async def test_takeover_begins_behind_what_another_subscription_holds(nats_server: NatsServer) -> None:
+    """K10, E5, L: `audit` is away, and a few messages of a tenant without a handler pin the watermark. The next owner
+    reads these alone. In the end, each message was handled once.
+    """
+    world = HeldWorld(nats_server, "held-away")
+    store, audit_store = await world.store(world.env), await world.store(f"{world.env}_audit")
+    await store.prepare(LANES)
+    await audit_store.create_own_streams()
+    first = Owner(world, world.env, "y")
+    try:
+        await first.start()
+        await world.put(store, 10, "x")
+        await world.put(store, 3_000, "y")
+        await until(lambda: len(first.handled) == 3_000, 60)
+        await first.stop()
+        with capture_logs() as logs:
+            await first.start()
+        read = [line for line in logs if line["event"] == "read between settled messages"]
+        assert [(5, 1_505), (5, 1_505)] == [(line["messages"], line["sequences"]) for line in read]
+        await first.stop()
+        first.tenants = TENANTS
+        await first.start()
+        await until(lambda: len(first.handled) == 3_010, 60)
+        assert len(set(first.handled)) == 3_010
+        assert 3_010 == await sizes(store)
+    finally:
+        await first.stop()
+        for each in (store, audit_store):
+            await each.close()
