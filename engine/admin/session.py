@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.base import names
 from evenlane.engine.cluster import connections
-from evenlane.engine.cluster.subscriptions.registry import check_complete
+from evenlane.engine.cluster.subscriptions.registry import check_complete, check_takes_project
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
 from evenlane.engine.control.topics.client import read_config_or_defaults
@@ -85,8 +85,8 @@ class AdminSession(NamedTuple):
 
 @asynccontextmanager
 async def open_session(settings: Settings, project: str) -> AsyncIterator[AdminSession]:
-    """Open a session. Raises InvalidName, ConfigError, Unreachable; EvenlaneError if there is no such subscription, or
-    it isn't complete. Errors inside are translated as by
+    """Open a session. Raises InvalidName, ConfigError, Unreachable; EvenlaneError if there is no such subscription, it
+    isn't complete, or it gets no messages of the project. Errors inside are translated as by
     `connections.translate_errors`.
     """
     names.check_project(project)
@@ -96,6 +96,7 @@ async def open_session(settings: Settings, project: str) -> AsyncIterator[AdminS
         opened.push_async_callback(etcd.close)
         cluster_config = await read_config_or_defaults(etcd, settings.env)
         subscriber = await read_subscriber(etcd, settings.env, settings.subscription)
+        check_takes_project(subscriber.chosen, settings.subscription or "", project)
         accepted = await read_accepted(etcd, settings.env, project, settings.subscription)
         store = connections.store(settings, "evenlane backlog")
         await store.open()

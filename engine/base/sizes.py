@@ -2,8 +2,9 @@
 
 import re
 
-_UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
-_SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|kB|MB|GB)", re.ASCII)
+_BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_UNITS = {"": 1, **_BINARY, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZE = re.compile(r"([0-9]{1,15}) ?(|[KMGT]iB|[kMGT]B)", re.ASCII)
 
 
 def parse_size(text: str) -> int | None:
@@ -14,7 +15,7 @@ def parse_size(text: str) -> int | None:
 
 def format_size(count: int) -> str:
     """Format bytes in the largest binary unit that gives a whole number, as `parse_size` reads it: `64MiB`, `1000`."""
-    for unit in ("GiB", "MiB", "KiB"):
-        if count and count % _UNITS[unit] == 0:
-            return f"{count // _UNITS[unit]}{unit}"
+    for unit, size in reversed(_BINARY.items()):
+        if count and count % size == 0:
+            return f"{count // size}{unit}"
     return str(count)

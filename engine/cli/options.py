@@ -22,6 +22,7 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -59,12 +60,17 @@ class CommonOptions(NamedTuple):
     subscription: str | None = None
 
     def load(self, **flags: object) -> LoadedSettings:
-        """Return the settings in effect, including the command's own flags; None means not given."""
+        """Return the settings in effect, including the command's own flags; None means not given. The subscription is
+        that of the flag: the setting is for nodes, and mustn't turn a command to another one's messages.
+        """
         named = {
             "nats": self.nats, "store": self.store, "etcd": self.etcd, "env": self.env,
             "subscription": self.subscription,
         }  # fmt: skip
-        return load({**named, **flags}, config=self.config)
+        loaded = load({**named, **flags}, config=self.config)
+        if "subscription" in flags:  # the command starts nodes
+            return loaded
+        return loaded._replace(settings=replace(loaded.settings, subscription=self.subscription))
 
     def load_shared(self) -> LoadedSettings:
         """Return the settings for a command that needs other processes' store. Raises ConfigError for `memory://`."""

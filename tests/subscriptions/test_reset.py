@@ -124,8 +124,6 @@ class TestWhileNodesRun:
             after = await put(cluster, producer, "after")
             await handled(cluster, after, 1)
             reset = await cluster.resetting("audit")
-            assert time.at is not None
-            assert len(after) == await reset.count_since(time.at)
             assert not await reset.run(time)
             await handled(cluster, after, 2)
             more = await put(cluster, producer, "more")
@@ -145,7 +143,6 @@ class TestWhileNodesRun:
             await handled(cluster, ids, 1)
             for times in (2, 3):
                 reset = await cluster.resetting("audit")
-                assert len(ids) == await reset.count_since(0)
                 await reset.run(FIRST)
                 await handled(cluster, ids, times)
 

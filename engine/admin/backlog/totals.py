@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from evenlane.engine.admin.backlog.scan import count_waiting, list_all_subjects, map_concurrently, read_lane_view
-from evenlane.engine.base.names import LaneId
+from evenlane.engine.base.names import SHARED_KINDS, LaneId
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,6 +38,13 @@ async def count_skipped(store: Store, cluster_config: ClusterConfig, subscriber:
     ConfigError.
     """
     return await _count(store, cluster_config, subscriber, ("lanes", "again"))
+
+
+async def count_after_reset(store: Store, cluster_config: ClusterConfig, subscriber: Subscriber, at: int) -> int:
+    """Count what a reset to `at` (unix ns) brings, again or for the first time. Raises Lost, Refused, ConfigError."""
+    reset = max(store.now(), subscriber.chosen.reset + 1)
+    again = subscriber._replace(chosen=replace(subscriber.chosen, since=at, reset=reset))
+    return await _count(store, cluster_config, again, SHARED_KINDS)
 
 
 async def _count(store: Store, cluster_config: ClusterConfig, subscriber: Subscriber, kinds: Collection[str]) -> int:

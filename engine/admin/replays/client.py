@@ -13,9 +13,9 @@ from evenlane.engine.admin.replays.connect import connect
 from evenlane.engine.admin.replays.replay import IN_FLIGHT, Replay
 from evenlane.engine.admin.replays.selection import select
 from evenlane.engine.base import names
+from evenlane.engine.cluster.subscriptions.registry import check_takes_project
 from evenlane.engine.core.message.handled import read_handled, replay_handled
 from evenlane.engine.core.queue.subscriber import UNNAMED, Subscriber
-from evenlane.engine.core.queue.subscription_filter import SubscriptionFilter
 from evenlane.engine.errors import EvenlaneError, TopicDraining, UnknownProject
 
 if TYPE_CHECKING:
@@ -72,10 +72,8 @@ class HandledClient:
         doesn't get messages of this project.
         """
         self._find_open_topic(project)
-        if self._entry is not None and not SubscriptionFilter(projects=(*self._entry.projects,)).takes_project(project):
-            patterns = ", ".join(self._entry.projects)
-            name = names.subscription_of(self._cluster)
-            raise EvenlaneError(f"subscription {name!r} gets no messages of {project}: its projects are {patterns}")
+        if self._entry is not None:
+            check_takes_project(self._entry.filter, names.subscription_of(self._cluster), project)
         subscriber = UNNAMED if self._entry is None else Subscriber(is_named=True, chosen=self._entry.filter)
         return await select(self._store, self._cluster_config, project, stretch, subscriber)
 

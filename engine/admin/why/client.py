@@ -20,6 +20,7 @@ from evenlane.engine.base import names
 from evenlane.engine.base.troubles import sentences
 from evenlane.engine.cluster import connections
 from evenlane.engine.cluster.owners import read_owners, read_troubles
+from evenlane.engine.cluster.subscriptions.registry import check_takes_project
 from evenlane.engine.control.subscriptions.client import SubscriptionClient
 from evenlane.engine.control.topics.client import read_config_or_defaults
 from evenlane.engine.control.topics.pause_authors import PauseAuthors
@@ -89,7 +90,8 @@ async def why(
         etcd = connections.etcd(settings)
         try:
             if settings.subscription is not None:
-                await SubscriptionClient(etcd, settings.env).check(settings.subscription)
+                entry = await SubscriptionClient(etcd, settings.env).check(settings.subscription)
+                check_takes_project(entry.filter, settings.subscription, project)
             client = WhyClient(etcd, settings.cluster, partial(_connect, settings))
             return await client.why(project, priority, within, positions=positions)
         finally:

@@ -60,6 +60,7 @@ def document(question: Question, answers: Sequence[NodeAnswer]) -> dict[str, Any
     return {
         "project": question.project,
         "env": question.env,
+        "subscription": question.subscription or None,
         "at": format_instant(question.at),
         "state": None if question.topic is None else question.topic.state,
         "deleted": question.deleted,

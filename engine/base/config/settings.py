@@ -50,7 +50,9 @@ class Settings(ScalingSettings):
     env: Annotated[str, values.name(names.check_env)] = "online"
     """The environment. Each has streams, keys and topics of its own."""
     subscription: Annotated[str | None, values.name(names.check_subscription)] = None
-    """The subscription that the node works for. Not set: the one without a name."""
+    """The subscription that the node works for. Not set: the one without a name. Commands other than `run` go by
+    `--subscription` alone.
+    """
 
     # ---- The node
     node: Annotated[str | None, values.name(names.check_node)] = None

@@ -17,7 +17,7 @@ def config(given: CommonOptions, *, as_json: Json = False) -> None:
       evenlane config --config evenlane.toml
       evenlane config --json
     """
-    loaded = given.load()
+    loaded = given.load(subscription=None)
     if as_json:
         print_json({"settings": loaded.settings.shown(), "origins": loaded.origins})
         return

@@ -128,7 +128,7 @@ def _document(
         "key": stretch.key,
         "messages": found.total,
         "waiting": found.waiting,
-        "replayed": 0 if result is None else result.replayed,
+        "replayed": 0 if result is None else result.replayed - result.duplicates,
         "duplicates": 0 if result is None else result.duplicates,
         "failed": [] if result is None else [each._asdict() for each in result.failed],
     }
@@ -151,8 +151,8 @@ def _print(settings: Settings, project: str, stretch: Stretch, found: Selection,
     if more > 0:
         print(f"{more:,} more aren't: --json lists them all", file=sys.stderr)  # noqa: T201
     failed = f", failed {len(result.failed)}" if result.failed else ""
-    already = f" (an earlier replay had put {result.duplicates} of them)" if result.duplicates else ""
-    print(f"replayed {result.replayed}{already}{failed}")  # noqa: T201
+    already = f"; an earlier replay had put the other {result.duplicates}" if result.duplicates else ""
+    print(f"replayed {result.replayed - result.duplicates}{failed}{already}")  # noqa: T201
 
 
 def _name(settings: Settings) -> str:

@@ -56,7 +56,7 @@ def _age(text: str) -> float | None:
 def _bytes(text: str) -> int:
     found = parse_size(text)
     if found is None or not 0 < found <= _MOST_BYTES:
-        raise typer.BadParameter(f"{text!r} is not a size above 0: write 500MiB or 20GiB")
+        raise typer.BadParameter(f"{text!r} is not a size above 0: write 500MiB, 20GiB or 1TiB, for example")
     return found
 
 

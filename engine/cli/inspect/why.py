@@ -80,8 +80,10 @@ def _show(answer: dict[str, Any]) -> None:
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
+    whose = f" for subscription {answer['subscription']!r}" if answer["subscription"] else ""
     console.print(
-        f"{answer['project']} in {answer['env']}: {answer['backlog']:,} wait{since}; {answer['in_flight']:,} in flight",
+        f"{answer['project']} in {answer['env']}{whose}: {answer['backlog']:,} wait{since};"
+        f" {answer['in_flight']:,} in flight",
         soft_wrap=True,
     )
     for line in status_lines(answer):

@@ -76,7 +76,7 @@ def up(
       evenlane up --handler shop.jobs:handle --processes 4 --http-port 8080
     """
     require_extra("servers", "evenlane up needs the servers")
-    loaded = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port)
+    loaded = given.load(partitions=partitions, concurrency=concurrency, http_port=http_port, subscription=None)
     settings = loaded.settings
     _check_servers(given, loaded)
     _check_use(

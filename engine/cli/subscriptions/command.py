@@ -11,7 +11,7 @@ import typer
 from evenlane.engine.cli.confirm import confirm_by_yes, require_terminal
 from evenlane.engine.cli.options import CommonOptions, Json, Yes, common
 from evenlane.engine.cli.output import UNNAMED, new_app, print_json, print_table
-from evenlane.engine.cli.subscriptions.session import Session, count_skipped_by_reset, run_with_session
+from evenlane.engine.cli.subscriptions.session import Session, count_reset, run_with_session
 
 if TYPE_CHECKING:
     from evenlane.engine.base.config.settings import Settings
@@ -100,7 +100,8 @@ def create(
 def list_(given: CommonOptions, *, as_json: Json = False) -> None:
     """List all subscriptions of the environment, that without a name first, with their backlogs.
 
-    WAITING counts messages that are due, DELAYED those that are due later or wait for another attempt.
+    WAITING counts messages in the lanes. DELAYED counts delayed messages and those that wait for another attempt, also
+    those that have become due and that no node has read yet.
 
     Example:
       evenlane subscriptions list
@@ -180,9 +181,8 @@ def reset(
         require_terminal(f"subscriptions reset {name}", f"changes which messages subscription {name!r} gets")
 
     async def count(session: Session) -> int:
-        reset = await _prepare_reset(session, name)
-        await reset.check()
-        return await (count_skipped_by_reset(session, name) if start.at is None else reset.count_since(start.at))
+        await (await _prepare_reset(session, name)).check()
+        return await count_reset(session, name, start.at)
 
     async def work(session: Session) -> frozenset[int]:
         return await (await _prepare_reset(session, name)).run(start)
@@ -192,8 +192,10 @@ def reset(
     removed: frozenset[int] = frozenset()
     if not dry_run:
         if not yes:
+            again = "" if start.at is None else ", also those that it has handled"
             confirm_by_yes(
-                f"resets subscription {name!r} of environment {settings.env!r}, so it {means}", "nothing was reset"
+                f"resets subscription {name!r} of environment {settings.env!r}, so it {means}{again}",
+                "nothing was reset",
             )
         with ProgressDisplay(f"resetting {name}"):
             removed = run_with_session(settings, work)

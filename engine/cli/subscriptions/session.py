@@ -66,15 +66,17 @@ async def read_backlog(session: Session, status: SubscriptionStatus) -> Subscrip
     return SubscriptionBacklog(status, totals.waiting, totals.delayed)
 
 
-async def count_skipped_by_reset(session: Session, name: str) -> int:
-    """Count what waits for a subscription and is skipped by a reset to new messages. Raises CoordinationError, Lost,
-    Refused, ConfigError.
+async def count_reset(session: Session, name: str, at: int | None) -> int:
+    """Count the messages that a subscription gets by a reset to `at` (unix ns), or that a reset to new messages (None)
+    skips. Raises CoordinationError, Lost, Refused, ConfigError.
     """
-    from evenlane.engine.admin.backlog.totals import count_skipped
+    from evenlane.engine.admin.backlog.totals import count_after_reset, count_skipped
     from evenlane.engine.admin.session import read_subscriber
 
-    subscriber = await read_subscriber(session.etcd, session.env, name)
-    return await count_skipped(await session.open_store(name), session.cluster_config, subscriber)
+    subscriber, store = await read_subscriber(session.etcd, session.env, name), await session.open_store(name)
+    if at is None:
+        return await count_skipped(store, session.cluster_config, subscriber)
+    return await count_after_reset(store, session.cluster_config, subscriber, at)
 
 
 async def _run(settings: Settings, work: Callable[[Session], Awaitable[T]]) -> T:

@@ -156,6 +156,14 @@ def check_complete(found: Subscription, env: str, name: str) -> Subscription:
     return found
 
 
+def check_takes_project(chosen: SubscriptionFilter, name: str, project: str) -> None:
+    """Raises EvenlaneError unless the subscription gets messages of the project."""
+    if not chosen.takes_project(project):
+        raise EvenlaneError(
+            f"subscription {name!r} gets no messages of {project}: its projects are {', '.join(chosen.projects)}"
+        )
+
+
 class NoSuchSubscription(EvenlaneError):
     """The environment has no subscription of this name."""
 

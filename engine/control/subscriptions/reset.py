@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from evenlane.engine.base import names
 from evenlane.engine.base.plural import format_count
-from evenlane.engine.base.project_patterns import matches
 from evenlane.engine.cluster.subscriptions.registry import (
     RegistryView,
     Subscription,
@@ -33,17 +32,12 @@ from evenlane.engine.control.subscriptions.remover_watch import RemoverWatch
 from evenlane.engine.errors import EvenlaneError, hint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from evenlane.engine.base.names import LaneId
     from evenlane.engine.cluster.cluster_config import ClusterConfig
     from evenlane.engine.control.subscriptions.creation import Stores
     from evenlane.engine.control.subscriptions.registry_editor import Known
     from evenlane.engine.control.subscriptions.start_point import StartPoint
-    from evenlane.engine.core.ports import Store
     from evenlane.ring.coordination.ports import Coordination
-
-_HOUR = 3_600_000_000_000
 
 
 class SubscriptionReset:
@@ -70,20 +64,6 @@ class SubscriptionReset:
         """Return the subscription. Raises EvenlaneError if it doesn't exist, or can't be reset; CoordinationError."""
         _, known = await self._editor.read()
         return self._entry(known)
-
-    async def count_since(self, at: int) -> int:
-        """Count the messages that a reset to `at` (unix ns) brings, again or for the first time. Delayed messages are
-        counted by whole hours, and replays of the unnamed subscription count, so the number may be a little too high.
-        Raises as `check` does; Lost, Refused.
-        """
-        entry = await self.check()
-        counted: dict[LaneId, int] = {}
-
-        async def count(lane: LaneId) -> None:
-            counted[lane] = await self._count(lane, at, entry.projects)
-
-        await each_lane(self._partitions, names.SHARED_KINDS, count)
-        return sum(counted.values())
 
     async def run(self, start: StartPoint) -> frozenset[int]:
         """Reset the subscription. Returns the partitions of which messages were removed meanwhile that it should get.
@@ -142,36 +122,3 @@ class SubscriptionReset:
         if self._name not in known:
             raise no_such_subscription(self._name, self._env, known)
         return check_active(RegistryView(1, known), self._env, self._name)
-
-    # ---- the number of messages
-
-    async def _count(self, lane: LaneId, at: int, projects: list[str]) -> int:
-        store = self._stores.shared
-        if lane.kind == "later":
-            found = await store.counts(lane)
-            return sum(
-                count
-                for subject, count in found.items()
-                if _is_of(subject, projects) and _hour_of(subject) >= at // _HOUR
-            )
-        first = await find_start(store, lane, await store.state(lane), at)
-        if not projects:
-            return await store.count(lane, f"{names.lane_prefix(self._env, lane)}>", first)
-        subjects = [subject for subject in await store.counts(lane) if _is_of(subject, projects)]
-        return await _count_each(store, lane, subjects, first)
-
-
-async def _count_each(store: Store, lane: LaneId, subjects: Iterable[str], first: int) -> int:
-    counted = 0
-    for subject in subjects:
-        counted += await store.count(lane, subject, first)
-    return counted
-
-
-def _is_of(subject: str, projects: list[str]) -> bool:
-    project = subject.split(".")[3]
-    return not projects or any(matches(pattern, project) for pattern in projects)
-
-
-def _hour_of(subject: str) -> int:
-    return names.due_hour(subject.rpartition(".")[2]) or 0

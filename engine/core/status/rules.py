@@ -72,9 +72,16 @@ def failing(facts: StatusFacts) -> Status | None:
     remedy = (
         "mend its handler, or what it calls;"
         f" {hint(f'dlq list {facts.project}', facts.env, facts.subscription)} shows dead letters,"
-        f" {hint(f'topics pause {facts.project}', facts.env)} lets the rest wait meanwhile"
+        f" {_hold_back(facts)}"
     )
     return Status("failing", severity, f"failing {format_part(share)}", sentence, remedy)
+
+
+def _hold_back(facts: StatusFacts) -> str:
+    pauses = hint(f"topics pause {facts.project}", facts.env)
+    if facts.subscription:
+        return f"without nodes of {facts.subscription!r} the rest waits meanwhile ({pauses} pauses all subscriptions)"
+    return f"{pauses} lets the rest wait meanwhile"
 
 
 def expiring(facts: StatusFacts) -> Status | None:

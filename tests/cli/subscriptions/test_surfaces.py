@@ -72,6 +72,28 @@ def test_subscription_that_isnt_there(env, transcript, evenlane):
     transcript.check()
 
 
+def test_project_that_the_subscription_doesnt_get(env, transcript, evenlane):
+    """K10: the sentence names those that it gets."""
+    evenlane("topics", "set", "acme", "--qps", "100")
+    evenlane("subscriptions", "create", "shopper", "--projects", "orders-*")
+    transcript("why", "acme", "--subscription", "shopper")
+    transcript("backlog", "peek", "acme", "--subscription", "shopper")
+    transcript("backlog", "purge", "acme", "--subscription", "shopper", "--yes")
+    transcript.check()
+
+
+def test_setting_is_for_nodes_alone(env, evenlane, monkeypatch):
+    """K10: where nodes of a subscription are started, other commands are about it with the flag only."""
+    evenlane("subscriptions", "create", "audit")
+    monkeypatch.setenv("EVENLANE_SUBSCRIPTION", "audit")
+
+    def shown(*option):
+        return json.loads(evenlane("plan", *option, "--json")[1])["subscription"]
+
+    assert [None, "audit"] == [shown(), shown("--subscription", "audit")]
+    assert "audit" in evenlane("config")[1]
+
+
 def test_streams_of_subscriptions_are_migrated_too(env, evenlane):
     """L, K10: a settle log with fewer replicas than the messages could lose what they keep."""
     evenlane("topics", "set", "acme", "--qps", "100")

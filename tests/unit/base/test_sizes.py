@@ -8,7 +8,7 @@ from evenlane.engine.base.sizes import format_size, parse_size
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0"), (1_000, "1000"), (1_536, "1536"), (2**16, "64KiB"), (2**26, "64MiB"), (2**40, "1024GiB")],
+    [(0, "0"), (1_000, "1000"), (1_536, "1536"), (2**16, "64KiB"), (2**26, "64MiB"), (2**40, "1TiB")],
 )
 def test_size_is_written_in_its_largest_whole_unit(size, text):
     assert text == format_size(size)

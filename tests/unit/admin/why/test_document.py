@@ -83,6 +83,7 @@ def test_document_by_hand():
     assert {
         "project": "acme",
         "env": "online",
+        "subscription": None,
         "at": "2027-01-15T08:00:00.000Z",
         "state": "active",
         "deleted": False,

@@ -94,29 +94,6 @@ class TestRegistry:
         assert most > 10
 
 
-class TestCount:
-    async def test_messages_that_come_again(self, created):
-        """K10: what is gone doesn't count."""
-        await created.put(LANE, 5)
-        assert 5 == await created.reset().count_since(0)
-        assert 2 == await created.reset().count_since(await at(created, 4))
-        await created.shared.purge(LANE, 3)
-        assert 3 == await created.reset().count_since(0)
-
-    async def test_delayed_messages_by_hour(self, created):
-        """K10: those that are due from that hour on."""
-        await created.put(LATER, 2)  # in hour 500,000
-        for hour, count in ((499_999, 2), (500_000, 2), (500_001, 0)):
-            assert count == await created.reset().count_since(hour * _HOUR)
-
-    async def test_other_projects_dont_count(self, world):
-        await world.creation().run(["shop-*"])
-        await world.put(LANE, 3)
-        await world.put(LATER, 1)
-        await world.shared.put(f"lanes.{ENV}.1.shop-a.0.mid", b"", b"x")
-        assert 1 == await world.reset().count_since(0)
-
-
 class TestRefusals:
     """K10: one sentence each, and the registry is as before."""
 

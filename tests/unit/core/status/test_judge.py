@@ -21,7 +21,10 @@ def test_status(given_, name, severity, label, sentence):
 
 REMEDIES = [
     ({"rates": rates(failed=1.0)}, ["evenlane dlq list acme --env online", "evenlane topics pause acme --env online"]),
-    ({"rates": rates(failed=1.0), "subscription": "audit"}, ["dlq list acme --env online --subscription audit`"]),
+    (
+        {"rates": rates(failed=1.0), "subscription": "audit"},
+        ["dlq list acme --env online --subscription audit`", "without nodes of 'audit' the rest waits"],
+    ),
     ({"state": "paused"}, ["evenlane topics resume acme --env online"]),
     ({"state": "paused", "deleted": True, "waiting": mid(1, 5.0)}, ["topics drain acme", "backlog purge acme"]),
     ({"state": None, "waiting": mid(1, 5.0)}, ["evenlane topics set acme --qps 100 --env online"]),
