@@ -82,7 +82,8 @@ async def test_nodes_survive_a_wiped_etcd(tmp_path):
         assert all(epochs[partition] > epoch for partition, epoch in before.items())
         assert [1, 1] == [node.logged(ROLLED_BACK) for node in nodes]
         assert [1, 1] == [node.logged(LOST_TOPICS) for node in nodes]
-        assert {"a": {}, "b": {}, "c": {}} == {n: cluster.history.value(f"nodes/{n}")["troubles"] for n in "abc"}
+        # A node that had to rejoin writes that it has done so a little later.
+        await until(lambda: not any(cluster.history.value(f"nodes/{n}")["troubles"] for n in "abc"), 30, "no troubles")
         _log.info("served again %.2f s after the wipe", took_s)
         assert took_s < REPAIRED_S + SLOW_S
 

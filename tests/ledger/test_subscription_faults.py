@@ -103,6 +103,26 @@ class TestCreation:
             await them.ended_in(them.first, set(them.first.acknowledged))
             await them.empty()
 
+    @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=FULL) for seed in range(1, 20))])
+    async def test_partitions_that_nobody_owned_are_claimed_meanwhile(self, tmp_path, seed):
+        """K10, L: no node runs when the creation begins, and one claims all partitions in any phase of it. It removes
+        nothing of what is stored at the acknowledgement, or comes later.
+        """
+        chance = Random(seed)
+        async with subscribers(tmp_path) as them:
+            [node] = await them.start("a")
+            assert 0 == await node.stop(), node.last_words()
+            await them.put()
+            creating = asyncio.create_task(them.command("create", AUDIT, "--from", "first"))
+            await asyncio.sleep(2 * chance.random())
+            await them.start_again(node)
+            await creating
+            promised = await them.stored() | await them.put()
+            await them.start_audit("x")
+            await them.ended_in(them.audit, promised)
+            await them.ended_in(them.first, set(them.first.acknowledged))
+            await them.empty()
+
 
 class TestReset:
     @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=FULL) for seed in range(1, 20))])

@@ -87,11 +87,15 @@ def test_all_that_waits_is_taken_in_and_the_feed_begins_behind(
         world = World()
         await world.open(waiting, removed)
         lane, held = world.lane, {*range(1, COUNT + 1)} - waiting - removed
-        highest = max(held)
-        gaps = len([*lane.settled.gaps()])
+        before, highest, gaps = lane.position, max(held), len([*lane.settled.gaps()])
         await world.read()
+        if lane.position == before:  # there is no gap, or a feed costs less
+            passed_over = sum(each > before for each in held) - sum(each > highest for each in removed)
+            assert gaps == 0 or passed_over < 20 * gaps
+            assert [] == world.ready()
+            return
         assert world.ready() == sorted(each for each in waiting if each < highest)
-        assert lane.position == (highest if gaps else lane.settled.watermark)
+        assert lane.position == highest
         assert all(each in lane.settled for each in removed if each < highest)
         assert {*lane.removal.choose_erasable(COUNT)} == {each for each in held if each > lane.settled.watermark}
 
