@@ -56,7 +56,7 @@ def _age(text: str) -> float | None:
 def _bytes(text: str) -> int:
     found = parse_size(text)
     if found is None or not 0 < found <= _MOST_BYTES:
-        raise typer.BadParameter(f"{text!r} is not a size above 0: write 500MiB, 20GiB or 1TiB, for example")
+        raise typer.BadParameter(f"{text!r} is not a size from 1 byte up, such as 500MiB, 20GiB or 1TiB")
     return found
 
 
@@ -159,7 +159,7 @@ def retain(
             "--bytes",
             parser=_bytes,
             metavar="SIZE",
-            show_default="10GiB",
+            show_default="unchanged, at first 10GiB",
             help="The most bytes that all streams may have.",
         ),
     ] = None,
@@ -178,36 +178,41 @@ def retain(
     """
     from evenlane.engine.cli.progress import ProgressDisplay
     from evenlane.engine.cli.subscriptions.session import run_with_session
-    from evenlane.engine.cluster.subscriptions.registry import Retain
-    from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
-    from evenlane.engine.control.subscriptions.retention_change import RetentionChange
 
     seconds = None if age is None else _age(age)
     if most_bytes is not None and seconds is None:
         raise typer.BadParameter("--bytes bounds what is kept: name a DURATION, too")
 
-    async def show(session: Session) -> Retain | None:
-        return await RegistryEditor(session.etcd, session.env).read_retain()
-
-    async def change(session: Session) -> Retain | None:
-        store = await session.open_store("")
-        changing = RetentionChange(session.etcd, session.env, session.cluster_config, store)
-        if seconds is None:
-            await changing.end()
-            return None
-        before = await show(session)
-        most = most_bytes or (_DEFAULT_BYTES if before is None else before.most_bytes)
-        retain = Retain(age=round(seconds * _SECOND), most_bytes=most)
-        await changing.begin(retain)
-        return retain
-
     settings = given.load_shared().settings
     if age is None:
-        found: Retain | None = run_with_session(settings, show)
+        found: Retain | None = run_with_session(settings, _read_retain)
     else:
         with ProgressDisplay(f"retain {age}"):
-            found = run_with_session(settings, change)
+            found = run_with_session(settings, lambda session: _change_retain(session, seconds, most_bytes))
     _print_retain(settings.env, found, as_json=as_json)
+
+
+async def _read_retain(session: Session) -> Retain | None:
+    from evenlane.engine.control.subscriptions.registry_editor import RegistryEditor
+
+    return await RegistryEditor(session.etcd, session.env).read_retain()
+
+
+async def _change_retain(session: Session, seconds: float | None, most_bytes: int | None) -> Retain | None:
+    """Keep settled messages for `seconds` from now on; None: no longer. Returns what is in effect then."""
+    from evenlane.engine.cluster.subscriptions.registry import Retain
+    from evenlane.engine.control.subscriptions.retention_change import RetentionChange
+
+    store = await session.open_store("")
+    changing = RetentionChange(session.etcd, session.env, session.cluster_config, store)
+    if seconds is None:
+        await changing.end()
+        return None
+    before = await _read_retain(session)
+    most = most_bytes or (_DEFAULT_BYTES if before is None else before.most_bytes)
+    retain = Retain(age=round(seconds * _SECOND), most_bytes=most)
+    await changing.begin(retain)
+    return retain
 
 
 def _print_retain(env: str, found: Retain | None, *, as_json: bool) -> None:
